@@ -1,0 +1,155 @@
+"""Predictive distributions: a normal at each point, and the mixture that an ensemble is (Appendix F)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Independent normals for n points and c outputs, what is known of f and the noise apart.
+
+    >>> p = Normal(mean=np.zeros((3, 1)), epistemic_var=np.full((3, 1), 0.75), noise_var=0.25)
+    >>> low, high = p.interval(0.95)
+    >>> np.round(high[0, 0], 2)
+    np.float64(1.96)
+    """
+
+    mean: Floats
+    """(n, c)"""
+    epistemic_var: Floats
+    """Variance of the function at each point, (n, c) or broadcastable to it."""
+    noise_var: Floats | float = 0.0
+    """Variance of an observation around the function."""
+
+    @property
+    def var(self) -> Floats:
+        """Variance of an observation: epistemic plus noise."""
+        return np.broadcast_to(self.epistemic_var + np.asarray(self.noise_var), self.mean.shape)
+
+    @property
+    def std(self) -> Floats:
+        return np.sqrt(self.var)
+
+    def quantile(self, q: float) -> Floats:
+        """The value below which an observation falls with probability q."""
+        return self.mean + self.std * special.ndtri(_check_probability("q", q))
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Lower and upper end of the central interval that holds an observation with this probability."""
+        tail = (1 - _check_probability("level", level)) / 2
+        return self.quantile(tail), self.quantile(1 - tail)
+
+    def cdf(self, y: ArrayLike) -> Floats:
+        return special.ndtr((np.asarray(y) - self.mean) / self.std)
+
+    def log_prob(self, y: ArrayLike) -> Floats:
+        """Log density of observations y (n, c), at each point and output."""
+        return _normal_log_prob(np.asarray(y), self.mean, self.var)
+
+    def sample(self, n_samples: int, seed: int = 0) -> Floats:
+        """Observations (n_samples, n, c), independent between points."""
+        rng = np.random.default_rng(seed)
+        return self.mean + self.std * rng.standard_normal((n_samples, *self.mean.shape))
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A uniform mixture of the members' normals, p(y|x) = 1/K Σ_k N(μ_k(x), σ²_k(x)).
+
+    `moment_matched` gives the single normal by which the paper summarises it.
+
+    >>> p = Mixture(means=np.array([[[-1.0]], [[1.0]]]), noise_vars=0.5)
+    >>> p.mean.item(), p.epistemic_var.item(), p.var.item()
+    (0.0, 1.0, 1.5)
+    """
+
+    means: Floats
+    """μ_k, (k, n, c)"""
+    noise_vars: Floats | float = 0.0
+    """σ²_k, broadcastable to (k, n, c)."""
+
+    @property
+    def mean(self) -> Floats:
+        """μ_* = 1/K Σ_k μ_k."""
+        return self.means.mean(axis=0)
+
+    @property
+    def epistemic_var(self) -> Floats:
+        """1/K Σ_k (μ_k² - μ_*²): how much the members disagree."""
+        return self.means.var(axis=0)
+
+    @property
+    def noise_var(self) -> Floats:
+        """1/K Σ_k σ²_k."""
+        return np.broadcast_to(self.noise_vars, self.means.shape).mean(axis=0)
+
+    @property
+    def var(self) -> Floats:
+        """σ²_* = 1/K Σ_k (μ_k² - μ_*² + σ²_k)."""
+        return self.epistemic_var + self.noise_var
+
+    @property
+    def std(self) -> Floats:
+        return np.sqrt(self.var)
+
+    def moment_matched(self) -> Normal:
+        """The normal of the same mean and variance."""
+        return Normal(self.mean, self.epistemic_var, self.noise_var)
+
+    def cdf(self, y: ArrayLike) -> Floats:
+        return special.ndtr((np.asarray(y) - self.means) / self._stds()).mean(axis=0)
+
+    def log_prob(self, y: ArrayLike) -> Floats:
+        """Log density of observations y (n, c) under the mixture itself."""
+        each = _normal_log_prob(np.asarray(y), self.means, self._stds() ** 2)
+        return special.logsumexp(each, axis=0) - np.log(len(self.means))
+
+    def quantile(self, q: float) -> Floats:
+        """The value below which an observation falls with probability q, by bisection."""
+        ends = self.means + self._stds() * special.ndtri(_check_probability("q", q))
+        low, high = ends.min(axis=0), ends.max(axis=0)  # the members' own quantiles bracket it
+        while np.any(np.nextafter(low, high) < high):
+            middle = low + (high - low) / 2
+            if np.all((middle <= low) | (middle >= high)):
+                break
+            below = self.cdf(middle) < q
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Lower and upper end of the central interval that holds an observation with this probability."""
+        tail = (1 - _check_probability("level", level)) / 2
+        return self.quantile(tail), self.quantile(1 - tail)
+
+    def sample(self, n_samples: int, seed: int = 0) -> Floats:
+        """Observations (n_samples, n, c); each sample follows one member through all points."""
+        rng = np.random.default_rng(seed)
+        which = rng.integers(len(self.means), size=n_samples)
+        noise = rng.standard_normal((n_samples, *self.means.shape[1:]))
+        stds = np.broadcast_to(np.sqrt(self.noise_vars), self.means.shape)
+        return self.means[which] + stds[which] * noise
+
+    def _stds(self) -> Floats:
+        stds = np.sqrt(self.noise_vars)
+        if not np.all(stds > 0):
+            raise ValueError(
+                "this mixture has no observation noise, so it is K points without a density: give "
+                "noise_vars > 0, or use moment_matched()."
+            )
+        return stds
+
+
+def _normal_log_prob(y: Floats, mean: Floats, var: Floats) -> Floats:
+    return -0.5 * ((y - mean) ** 2 / var + np.log(2 * np.pi * var))
+
+
+def _check_probability(name: str, value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+    return value

@@ -1,0 +1,184 @@
+"""The ensemble: members drawn, trained and put together."""
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, NDArray
+
+from ntkgp.distributions import Mixture
+from ntkgp.kernels import check_inputs
+from ntkgp.member import Baselearner, Member, TrainingSet
+from ntkgp.methods import get_method
+from ntkgp.networks import Network
+from ntkgp.training import Trained, Trainer
+from ntkgp.training.common import draw_members, finite_members
+from ntkgp.training.gauss_newton import GaussNewton
+from ntkgp.typing import Params
+
+
+class MemberFailure(UserWarning):
+    """Some members' losses became NaN or infinite, and those members were left out."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Trained baselearners of one method on one data set; `fit` makes it."""
+
+    learner: Baselearner
+    seed: int
+    indices: tuple[int, ...]
+    """Which members these are: member i is a function of (seed, i) alone."""
+    theta: Params
+    """Trained parameters θ̂, each leaf (k, ...)."""
+    member: Member
+    """What each member needs beside θ̂ to predict, each leaf (k, ...)."""
+    losses: NDArray[Any]
+    """(k, steps): training loss, σ²/N times the objective of Algorithms 1 to 3."""
+    validation_losses: NDArray[Any]
+    """(k, evaluations)."""
+    objectives: NDArray[Any]
+    """(k,): final loss on the whole training set."""
+    failed: tuple[int, ...] = ()
+    """Indices of members whose loss became NaN or infinite; they are in none of the above."""
+
+    def outputs(self, x: ArrayLike, batch_size: int = 4096) -> NDArray[Any]:
+        """f̃_k(x, θ̂_k) of each member, (k, n, c)."""
+        inputs = check_inputs("x", x, self.learner.net.input_shape, np.float32)
+        parts = [
+            np.asarray(_outputs(self.learner, self.theta, self.member, jnp.asarray(part)))
+            for part in np.array_split(inputs, -(-len(inputs) // batch_size))
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def predict(self, x: ArrayLike) -> Mixture:
+        """The predictive mixture of an observation at each x (Appendix F)."""
+        return Mixture(self.outputs(x).astype(np.float64), self.learner.noise_std**2)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _outputs(learner: Baselearner, theta: Params, member: Member, x: Array) -> Array:
+    return jax.vmap(learner.predict, in_axes=(0, 0, None))(theta, member, x)
+
+
+def fit(
+    net: Network,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    method: str = "ntkgp-param",
+    members: int | Iterable[int] = 10,
+    noise_std: float = 0.1,
+    seed: int = 0,
+    trainer: Trainer = GaussNewton(),  # noqa: B008
+    validation: tuple[ArrayLike, ArrayLike] | None = None,
+    weight_decay: float = 0.0,
+    progress: bool = False,
+) -> Ensemble:
+    """Train an ensemble.
+
+    Args:
+        net: the network of every member.
+        x: training inputs (n, *input_shape).
+        y: training targets (n, output_dim), or (n,) for one output.
+        method: a name in `METHODS`.
+        members: how many, or which ones by index. Member i is the same whichever others are
+            trained beside it.
+        noise_std: standard deviation σ of the observation noise, in the units of y.
+        seed: the seed of all randomness.
+        trainer: `GaussNewton` for small data, `Descent` for any Optax optimiser.
+        validation: inputs and targets for early stopping, for trainers that use them.
+        weight_decay: for deep ensembles, which have no regulariser of their own.
+        progress: show a progress bar.
+
+    >>> x = np.linspace(-1, 1, 8)[:, None]
+    >>> ensemble = fit(ntkgp.mlp(1, width=64), x, np.sin(3 * x), members=3)
+    >>> ensemble.predict(x).mean.shape
+    (8, 1)
+    """
+    indices = tuple(range(members)) if isinstance(members, int) else tuple(members)
+    if not indices or min(indices) < 0 or len(set(indices)) < len(indices):
+        raise ValueError(
+            "members must be a number ≥ 1, or distinct indices ≥ 0, of the members to train; "
+            f"got {members!r}."
+        )
+    learner = Baselearner(net, get_method(method), noise_std, weight_decay)
+    inputs, targets = _check_data("x", "y", x, y, net)
+    draws = draw_members(learner, seed, indices, inputs, targets)
+    held_out = None
+    if validation is not None:
+        x_val, y_val = _check_data("validation[0]", "validation[1]", *validation, net)
+        delta = jax.vmap(learner.offset, in_axes=(0, None))(draws.member, x_val)
+        held_out = TrainingSet(x_val, y_val, delta)
+    trained = trainer(learner, draws, held_out, progress)
+    objectives = np.asarray(final_losses(learner, trained, draws.data))
+    return _assemble(learner, seed, indices, trained, objectives)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def final_losses(learner: Baselearner, trained: Trained, data: TrainingSet) -> Array:
+    """Each member's loss on its whole training set."""
+    axes = TrainingSet(None, 0, 0)  # type: ignore[arg-type]
+    loss = jax.vmap(learner.loss, in_axes=(0, 0, axes, None))
+    return loss(trained.theta, trained.member, data, len(data.x))
+
+
+def _assemble(
+    learner: Baselearner,
+    seed: int,
+    indices: tuple[int, ...],
+    trained: Trained,
+    objectives: NDArray[Any],
+) -> Ensemble:
+    """Drop the members that failed, and say so; drop what only training needed."""
+    good = finite_members(trained.losses) & np.isfinite(objectives)
+    failed = tuple(i for i, ok in zip(indices, good, strict=True) if not ok)
+    if failed:
+        detail = (
+            f"the training loss of member{'s' if len(failed) > 1 else ''} "
+            f"{', '.join(map(str, failed))} became NaN or infinite. Lower the learning rate, "
+            "standardise the data, or check y for extreme values."
+        )
+        if len(failed) == len(indices):
+            raise FloatingPointError(f"no member survived training: {detail}")
+        warnings.warn(f"{detail} They are left out of the ensemble.", MemberFailure, stacklevel=3)
+    keep_init = learner.method.needs_init
+    theta, member = jax.tree.map(
+        lambda leaf: leaf[good],
+        (trained.theta, trained.member._replace(theta_0=trained.member.theta_0 if keep_init else None)),
+    )
+    return Ensemble(
+        learner=learner,
+        seed=seed,
+        indices=tuple(i for i in indices if i not in failed),
+        theta=theta,
+        member=member,
+        losses=trained.losses[good],
+        validation_losses=trained.validation_losses[good],
+        objectives=objectives[good],
+        failed=failed,
+    )
+
+
+def _check_data(
+    x_name: str, y_name: str, x: ArrayLike, y: ArrayLike, net: Network
+) -> tuple[Array, Array]:
+    """Inputs and targets as float32 arrays that fit the network and each other."""
+    inputs = check_inputs(x_name, x, net.input_shape, np.float32)
+    targets = np.asarray(y)
+    if targets.ndim == 1:
+        targets = targets[:, None]
+    if len(targets) != len(inputs):
+        raise ValueError(
+            f"{x_name} and {y_name} must have one row for each example; "
+            f"got {len(inputs)} and {len(targets)} rows."
+        )
+    return jnp.asarray(inputs), jnp.asarray(
+        check_inputs(y_name, targets, (net.output_dim,), np.float32)
+    )

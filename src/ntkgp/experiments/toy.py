@@ -1,0 +1,162 @@
+"""Figure 1 and the ensemble-size figure: y = x sin x, every method beside every law."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp.ensemble import fit
+from ntkgp.experiments import results
+from ntkgp.experiments.results import rounded
+from ntkgp.methods import METHODS
+from ntkgp.networks import LayeredNetwork, mlp
+from ntkgp.posterior import LAWS, Posterior
+from ntkgp.training import Descent, GaussNewton, Trainer
+
+
+@dataclass(frozen=True)
+class ToyConfig:
+    """Everything that determines a run (Section 4 and Appendix I.1)."""
+
+    solver: Literal["gauss-newton", "gradient-descent"] = "gauss-newton"
+    max_steps: int = 100
+    """Gauss-Newton steps at the most."""
+    gd_steps: int = 50_000
+    learning_rate: float = 0.001
+    members: int = 20
+    ensembles: int = 3
+    """Independent ensembles of each method; ensemble e has seed e."""
+    methods: tuple[str, ...] = (
+        "deep-ensemble",
+        "rp-param",
+        "rp-fn",
+        "ntkgp-param",
+        "ntkgp-fn",
+        "ntkgp-lin",
+    )
+    width: int = 512
+    depth: int = 2
+    w_std: float = 1.5
+    b_std: float = 0.05
+    noise_std: float = 0.1
+    train_points: int = 20
+    grid_points: int = 121
+    data_seed: int = 0
+    jitter: float = 1e-6
+    """On the diagonal of the noise-free law's kernel matrix, which is singular to rounding."""
+
+
+PRESETS = {
+    "laptop": ToyConfig(),
+    "paper": ToyConfig(solver="gradient-descent", ensembles=1),
+}
+
+
+def target(x: NDArray[Any]) -> NDArray[Any]:
+    return x * np.sin(x)
+
+
+def make_data(config: ToyConfig) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Training inputs in two clusters, [-2, -2/3] and [2/3, 2], noisy targets, and the test grid."""
+    rng = np.random.default_rng(config.data_seed)
+    side = np.where(np.arange(config.train_points) < config.train_points // 2, -1.0, 1.0)
+    x = np.sort(side * rng.uniform(2 / 3, 2, config.train_points))[:, None]
+    y = target(x) + config.noise_std * rng.standard_normal(x.shape)
+    return x, y, np.linspace(-6, 6, config.grid_points)[:, None]
+
+
+def make_network(config: ToyConfig) -> LayeredNetwork:
+    return mlp(
+        1, width=config.width, depth=config.depth, w_std=config.w_std, b_std=config.b_std
+    )
+
+
+def make_trainer(config: ToyConfig, method: str) -> Trainer:
+    """The preset's solver; methods with a closed form are solved by it in either preset.
+
+    One member at a time: a member's parameters then stay in cache, which is faster here.
+    """
+    if config.solver == "gauss-newton" or METHODS[method].linear:
+        return GaussNewton(max_steps=config.max_steps, members_at_once=1)
+    import optax
+
+    return Descent(
+        optax.sgd(config.learning_rate),
+        epochs=config.gd_steps,
+        evaluate_every=min(500, config.gd_steps),
+        members_at_once=1,
+    )
+
+
+def run(
+    config: ToyConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
+) -> Path:
+    """Train what is not yet in the results file, and return its path.
+
+    The file is written after every ensemble, so an interrupted run continues where it was.
+    """
+    path = out / "toy.json"
+    state = results.resume(
+        path, "toy", config, law_records(config), may_grow=("methods", "ensembles")
+    )
+    x, y, grid = make_data(config)
+    net = make_network(config)
+    for seed in range(config.ensembles):
+        for method in config.methods:
+            mark = {"method": method, "seed": seed}
+            if any(mark.items() <= run.items() for run in state["runs"]):
+                continue
+            started = time.perf_counter()
+            ensemble = fit(
+                net,
+                x,
+                y,
+                method=method,
+                members=config.members,
+                noise_std=config.noise_std,
+                seed=seed,
+                trainer=make_trainer(config, method),
+                progress=progress,
+            )
+            seconds = round(time.perf_counter() - started, 2)
+            to_objective = config.train_points / config.noise_std**2
+            state["runs"].append(
+                mark
+                | {
+                    "law": METHODS[method].law,
+                    "seconds": seconds,
+                    "steps": ensemble.losses.shape[1],
+                    "failed": list(ensemble.failed),
+                    "objectives": rounded(ensemble.objectives * to_objective),
+                    "outputs": [rounded(f) for f in ensemble.outputs(grid)[:, :, 0]],
+                }
+            )
+            results.save(path, state)
+            say(f"{method}, ensemble {seed}: {seconds:.1f} s")
+    return path
+
+
+def law_records(config: ToyConfig) -> dict[str, Any]:
+    """The data, and what each law of Table 1 says on the grid."""
+    x, y, grid = make_data(config)
+    net = make_network(config)
+    laws = {}
+    for name, law in LAWS.items():
+        jitter = 0.0 if law.noisy else config.jitter
+        posterior = Posterior(net, x, y, law=name, noise_std=config.noise_std, jitter=jitter)
+        at_grid = posterior.predict(grid)
+        laws[name] = {
+            "mean": rounded(at_grid.mean[:, 0]),
+            "std": rounded(np.sqrt(at_grid.epistemic_var[:, 0])),
+        }
+    return {
+        "noise_std": config.noise_std,
+        "x": rounded(x[:, 0]),
+        "y": rounded(y[:, 0]),
+        "grid": rounded(grid[:, 0]),
+        "laws": laws,
+    }

@@ -1,0 +1,70 @@
+"""The piecewise linear activations: Relu, LeakyRelu, Abs."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jax import Array
+
+from ntkgp.layers.activation import Activation
+
+
+class PiecewiseLinear(Activation):
+    """φ(x) = s·x for x < 0 and x for x ≥ 0, with s the slope on the negative side.
+
+    With cos θ = cov / √(v1 v2), the arc-cosine kernels of order one and zero give
+    E[φφ]   = (1 - s)² √(v1 v2) (sin θ + (π - θ) cos θ) / 2π + s·cov
+    E[φ'φ'] = (1 - s)² (π - θ) / 2π + s
+    """
+
+    @property
+    @abstractmethod
+    def negative_slope(self) -> float:
+        """s."""
+
+    def phi(self, x: Array) -> Array:
+        return jnp.where(x < 0, self.negative_slope * x, x)
+
+    def dual(self, cov: Array, var1: Array, var2: Array) -> Array:
+        s, scale = self.negative_slope, jnp.sqrt(var1 * var2)
+        cos = _cosine(cov, scale)
+        arc_cosine_1 = jnp.sqrt(1 - cos**2) + (jnp.pi - jnp.arccos(cos)) * cos
+        return (1 - s) ** 2 / (2 * jnp.pi) * scale * arc_cosine_1 + s * cov
+
+    def dual_derivative(self, cov: Array, var1: Array, var2: Array) -> Array:
+        s, scale = self.negative_slope, jnp.sqrt(var1 * var2)
+        return (1 - s) ** 2 / (2 * jnp.pi) * (jnp.pi - jnp.arccos(_cosine(cov, scale))) + s
+
+
+def _cosine(cov: Array, scale: Array) -> Array:
+    """cov / scale within [-1, 1]; 1 where a variance is 0, since both points are then the origin."""
+    return jnp.where(scale > 0, jnp.clip(cov / jnp.where(scale > 0, scale, 1), -1, 1), 1)
+
+
+@dataclass(frozen=True)
+class Relu(PiecewiseLinear):
+    """φ(x) = max(x, 0)."""
+
+    @property
+    def negative_slope(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class LeakyRelu(PiecewiseLinear):
+    """φ(x) = max(x, 0) + slope · min(x, 0)."""
+
+    slope: float = 0.01
+
+    @property
+    def negative_slope(self) -> float:
+        return self.slope
+
+
+@dataclass(frozen=True)
+class Abs(PiecewiseLinear):
+    """φ(x) = |x|."""
+
+    @property
+    def negative_slope(self) -> float:
+        return -1.0

@@ -1,0 +1,1 @@
+"""Results files to tables and figures; nothing here trains."""

@@ -1,0 +1,123 @@
+"""Figure 1, the ensemble-size figure, and the table of closeness to the laws."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from ntkgp.report.closeness import closeness, shown
+from ntkgp.report.style import BLUE, GREEN, RED, save_figure, table
+
+TITLES = {
+    "deep-ensemble": "Deep ensemble",
+    "rp-param": "RP-param",
+    "ntkgp-param": "NTKGP-param",
+}
+SIZES = (2, 5, 10, 20)
+
+
+def report(results: dict[str, Any], out: Path) -> list[str]:
+    """Write the figures beside the results, and return the lines to print."""
+    files = [*figure_1(results, out), *ensemble_sizes(results, out)]
+    text = closeness_table(results)
+    (out / "toy-closeness.txt").write_text(text + "\n")
+    return [text, "", *(f"figure: {file}" for file in files), f"table: {out / 'toy-closeness.txt'}"]
+
+
+def closeness_table(results: dict[str, Any]) -> str:
+    """One row a method, mean ± standard error over its ensembles."""
+    rows = []
+    for method in dict.fromkeys(run["method"] for run in results["runs"]):
+        runs = [run for run in results["runs"] if run["method"] == method]
+        measured = [closeness(results, run) for run in runs]
+        rows.append(
+            [
+                method,
+                runs[0]["law"],
+                str(len(runs)),
+                *(shown(list(column)) for column in zip(*measured, strict=True)),
+                f"{np.median([run['objectives'] for run in runs]):.1f}",
+                f"{np.mean([run['seconds'] for run in runs]):.1f}",
+            ]
+        )
+    head = ["method", "law", "ensembles", "mean error", "std ratio in", "std ratio out", "objective"]
+    note = (
+        f"K = {results['config']['members']}, solver {results['config']['solver']}. "
+        "mean error: RMS of (ensemble mean - law mean) / (law std/√K), 1 for exact draws.\n"
+        "std ratio: median of ensemble std / law std, inside and outside the training inputs."
+    )
+    return f"{table([*head, 'seconds'], rows)}\n{note}"
+
+
+def figure_1(results: dict[str, Any], out: Path) -> list[Path]:
+    """The analytic NTKGP in every panel, against NNGP and three ensembles."""
+    figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), sharex=True, sharey=True, layout="constrained")
+    nngp = results["laws"]["nngp"]
+    panels = [("Analytic NNGP", np.array(nngp["mean"]), np.array(nngp["std"]))]
+    for method, title in TITLES.items():
+        outputs = _outputs(results, method)
+        panels.append((title, outputs.mean(axis=0), outputs.std(axis=0)))
+    for axis, (title, mean, std) in zip(axes, panels, strict=True):
+        _panel(axis, results, mean, std)
+        axis.set_title(title)
+        axis.set_xlabel("x")
+    axes[0].set_ylabel("y")
+    _legend(axes[-1])
+    return save_figure(figure, out / "figure-1")
+
+
+def ensemble_sizes(results: dict[str, Any], out: Path) -> list[Path]:
+    """The first members of each ensemble alone, against the analytic NTKGP."""
+    sizes = [size for size in SIZES if size <= results["config"]["members"]]
+    figure, axes = plt.subplots(
+        len(TITLES),
+        len(sizes),
+        figsize=(3.2 * len(sizes), 2.7 * len(TITLES)),
+        sharex=True,
+        sharey=True,
+        layout="constrained",
+        squeeze=False,
+    )
+    for row, (method, title) in zip(axes, TITLES.items(), strict=True):
+        row[0].set_ylabel(title)
+        for axis, size in zip(row, sizes, strict=True):
+            outputs = _outputs(results, method)[:size]
+            _panel(axis, results, outputs.mean(axis=0), outputs.std(axis=0))
+    for axis, size in zip(axes[0], sizes, strict=True):
+        axis.set_title(f"K = {size}")
+    for axis in axes[-1]:
+        axis.set_xlabel("x")
+    _legend(axes[0, -1])
+    return save_figure(figure, out / "ensemble-sizes")
+
+
+def _outputs(results: dict[str, Any], method: str) -> NDArray[Any]:
+    """Members of the first ensemble of a method, (k, grid)."""
+    return np.array(next(r["outputs"] for r in results["runs"] if r["method"] == method))
+
+
+def _panel(axis: Axes, results: dict[str, Any], mean: NDArray[Any], std: NDArray[Any]) -> None:
+    """One predictive in blue beside the analytic NTKGP in red: means and 95% intervals."""
+    grid, ntkgp = np.array(results["grid"]), results["laws"]["ntkgp"]
+    pairs = [
+        (RED, "//", "analytic NTKGP", np.array(ntkgp["mean"]), np.array(ntkgp["std"])),
+        (BLUE, None, "this method", mean, std),
+    ]
+    for colour, hatch, label, middle, spread in pairs:
+        half = 1.96 * np.sqrt(spread**2 + results["noise_std"] ** 2)
+        axis.plot(grid, middle, color=colour, label=label, lw=1.5)
+        axis.fill_between(
+            grid, middle - half, middle + half, facecolor=colour, alpha=0.2, hatch=hatch, lw=0
+        )
+        for edge in (middle - half, middle + half):
+            axis.plot(grid, edge, color=colour, lw=0.6, alpha=0.8)
+    axis.plot(grid, grid * np.sin(grid), "k:", lw=1.2, label="x sin x")
+    axis.plot(results["x"], results["y"], "o", color=GREEN, ms=4, mec="black", mew=0.4, label="data")
+    axis.set_ylim(-9, 9)
+
+
+def _legend(axis: Axes) -> None:
+    axis.legend(fontsize=7, loc="upper center", ncols=2)

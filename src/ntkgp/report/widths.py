@@ -1,0 +1,49 @@
+"""The figure of closeness to the law against width."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from ntkgp.report.closeness import Closeness, closeness, mean_and_error, shown
+from ntkgp.report.style import BLUE, ORANGE, save_figure, table
+
+LOOKS = {"ntkgp-param": (BLUE, "o", "-"), "ntkgp-lin": (ORANGE, "s", "--")}
+TITLES = Closeness(
+    mean_error="error of the mean / (law std/√K)",  # type: ignore[arg-type]
+    std_ratio_inside="std ratio inside the data",  # type: ignore[arg-type]
+    std_ratio_outside="std ratio outside the data",  # type: ignore[arg-type]
+)
+
+
+def report(results: dict[str, Any], out: Path) -> list[str]:
+    """Write the figure beside the results, and return the lines to print."""
+    measured: dict[str, dict[int, list[Closeness]]] = {}
+    for run in results["runs"]:
+        by_width = measured.setdefault(run["method"], {})
+        by_width.setdefault(run["width"], []).append(closeness(results, run))
+    rows = [
+        [method, str(width), str(len(values)), *(shown(list(c)) for c in zip(*values, strict=True))]
+        for method, by_width in measured.items()
+        for width, values in sorted(by_width.items())
+    ]
+    head = ["method", "width", "ensembles", "mean error", "std ratio in", "std ratio out"]
+    text = table(head, rows)
+    (out / "widths-closeness.txt").write_text(text + "\n")
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
+    for field, axis in enumerate(axes):
+        for method, by_width in measured.items():
+            colour, marker, line = LOOKS.get(method, ("black", "^", ":"))
+            widths = sorted(by_width)
+            points = [mean_and_error([c[field] for c in by_width[w]]) for w in widths]
+            means, errors = zip(*points, strict=True)
+            axis.errorbar(
+                widths, means, errors, color=colour, marker=marker, ls=line, capsize=3, label=method
+            )
+        axis.axhline(1, color="black", lw=0.8, ls=":")
+        axis.set_xscale("log", base=2)
+        axis.set_xlabel("width")
+        axis.set_title(TITLES[field], fontsize=10)
+    axes[0].legend()
+    files = save_figure(figure, out / "widths")
+    return [text, "", *(f"figure: {file}" for file in files)]

@@ -1,0 +1,170 @@
+"""Regularised nonlinear least squares in the dual: Levenberg-Marquardt with the empirical NTK."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ntkgp.member import Baselearner, TrainingSet
+from ntkgp.networks import squared_norm
+from ntkgp.training.common import DRAW_AXES, Draw, Trained, over_members, progress_bar
+from ntkgp.typing import Params
+
+
+_RESOLVED = 1e-6  # the least damping, over the mean diagonal of the Gram matrix, that float32 resolves
+
+
+class LMState(NamedTuple):
+    """One member on its way."""
+
+    theta: Params
+    objective: Array
+    """½‖r‖² + ½σ²‖θ - anchor‖²_Λ, which is N times the loss."""
+    damping: Array
+    growth: Array
+    """Factor by which the damping grows at the next failed step."""
+    done: Array
+
+
+@dataclass(frozen=True)
+class GaussNewton:
+    """Minimise each member's loss by damped Gauss-Newton steps.
+
+    With r = y' - f̃(X, θ), J the Jacobian and v = θ - anchor, one step minimises
+
+        ½‖r - J d‖² + ½σ²‖v + d‖²_Λ + ½μ‖d‖²_Λ
+
+    and is found in the space of the N residuals, whatever the number of parameters: with
+    s = σ² + μ,
+
+        d = -(σ²/s) v + Λ Jᵀ (J Λ Jᵀ + s I)⁻¹ (r + (σ²/s) J v).
+
+    J Λ Jᵀ is the empirical NTK on the training set. For methods that are linear in what they
+    train, one step with μ = 0 is exact, and a second one corrects its rounding.
+
+    Args:
+        max_steps: steps at the most.
+        tolerance: a member stops when the next step promises to lower its objective by less than
+            this fraction of it.
+        damping: the first μ, as a fraction of the mean diagonal of J Λ Jᵀ.
+        members_at_once: how many members are solved together; None for all.
+    """
+
+    max_steps: int = 100
+    tolerance: float = 1e-5
+    damping: float = 2e-2
+    members_at_once: int | None = None
+
+    def __call__(
+        self, learner: Baselearner, draws: Draw, validation: TrainingSet | None, progress: bool
+    ) -> Trained:
+        if validation is not None:
+            raise ValueError(
+                "GaussNewton minimises the training objective to the end and has no use for a "
+                "validation set: leave it out, or train with Descent."
+            )
+        if learner.weight_decay:
+            raise ValueError("GaussNewton has no weight_decay; train with Descent, or set it to 0.")
+        state = _start(self, learner, draws)
+        trace = [np.asarray(state.objective)]
+        with progress_bar(self.max_steps, "Gauss-Newton", progress) as bar:
+            while len(trace) <= self.max_steps and not bool(state.done.all()):
+                state = _step(self, learner, draws, state)
+                trace.append(np.asarray(state.objective))
+                bar.update()
+                bar.set_postfix(objective=f"{np.nanmedian(trace[-1]):.4g}")
+        losses = np.stack(trace, axis=1) / len(draws.data.x)
+        return Trained(state.theta, draws.member, losses, np.zeros((len(losses), 0)))
+
+
+def _objective(learner: Baselearner, draw: Draw, theta: Params) -> Array:
+    n = len(draw.data.x)
+    return n * learner.loss(theta, draw.member, draw.data, n)
+
+
+def _tangent_gram(learner: Baselearner, draw: Draw, theta: Params) -> Array:
+    """J Λ Jᵀ of the trained part of the model."""
+    point = theta if learner.method.model == "network" else draw.member.theta_tilde
+    return learner.net.tangent_gram(point, draw.data.x, learner.method.trains)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _start(solver: GaussNewton, learner: Baselearner, draws: Draw) -> LMState:
+    def member(draw: Draw) -> LMState:
+        gram = _tangent_gram(learner, draw, draw.theta)
+        damping = 0.0 if learner.method.linear else solver.damping * jnp.mean(jnp.diag(gram))
+        return LMState(
+            draw.theta,
+            _objective(learner, draw, draw.theta),
+            jnp.asarray(damping, gram.dtype),
+            growth=jnp.asarray(2.0, gram.dtype),
+            done=jnp.asarray(False),
+        )
+
+    return over_members(member, (DRAW_AXES,), solver.members_at_once)(draws)
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=(3,))
+def _step(solver: GaussNewton, learner: Baselearner, draws: Draw, state: LMState) -> LMState:
+    member = partial(_member_step, solver, learner)
+    return over_members(member, (DRAW_AXES, 0), solver.members_at_once)(draws, state)
+
+
+def _member_step(solver: GaussNewton, learner: Baselearner, draw: Draw, state: LMState) -> LMState:
+    def f(theta: Params) -> Array:
+        return learner.model(learner.trainable(theta), draw.member, draw.data.x)
+
+    pull = learner.noise_std**2 if learner.method.anchor else 0.0  # σ² of the regulariser
+    fx, pull_back = jax.vjp(f, state.theta)
+    residual = (draw.data.targets - draw.data.delta - fx).ravel()
+    gram = _tangent_gram(learner, draw, state.theta)
+    least = _RESOLVED * jnp.mean(jnp.diag(gram))
+    total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
+    shrink = pull / total
+
+    v = learner.displacement(state.theta, draw.member)
+    _, jv = jax.jvp(f, (state.theta,), (v,))
+    factor = jax.scipy.linalg.cho_factor(gram + total * jnp.eye(len(gram)), lower=True)
+    dual = jax.scipy.linalg.cho_solve(factor, residual + shrink * jv.ravel())
+    (gradient,) = pull_back(dual.reshape(fx.shape))
+    step = jax.tree.map(
+        lambda g, var, v: var * g - shrink * v, gradient, learner.net.prior_var(), v
+    )
+    theta = jax.tree.map(jnp.add, state.theta, step)
+
+    # The quadratic model's decrease, ½‖J d‖² + (½σ² + μ)‖d‖²_Λ: a sum, so nothing cancels.
+    jd = gram @ dual - shrink * jv.ravel()
+    promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(learner.net, step)
+    return _accept_or_damp(
+        solver, learner, state, theta, _objective(learner, draw, theta), promised
+    )
+
+
+def _accept_or_damp(
+    solver: GaussNewton,
+    learner: Baselearner,
+    state: LMState,
+    theta: Params,
+    objective: Array,
+    promised: Array,
+) -> LMState:
+    """Take the step if it lowers the objective; choose the next damping by how well it was foretold.
+
+    The damping rule is Nielsen's (1999): smooth in the ratio of the gained to the promised.
+    """
+    gain = (state.objective - objective) / jnp.maximum(promised, jnp.finfo(promised.dtype).tiny)
+    better = objective < state.objective
+    take = (better | learner.method.linear) & ~state.done
+    shrunk = state.damping * jnp.maximum(1 / 3, 1 - (2 * gain - 1) ** 3)
+    small = promised <= solver.tolerance * state.objective
+    return LMState(
+        theta=jax.tree.map(lambda new, old: jnp.where(take, new, old), theta, state.theta),
+        objective=jnp.where(take, objective, state.objective),
+        damping=jnp.where(better, shrunk, state.damping * state.growth),
+        growth=jnp.where(better, 2.0, 2 * state.growth),
+        done=state.done | small | ~jnp.isfinite(objective),
+    )

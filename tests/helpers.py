@@ -1,0 +1,118 @@
+"""Assertions with derived tolerances, and the networks that the tests range over."""
+
+from functools import partial
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ntkgp import LayeredNetwork, mlp
+from ntkgp.layers import (
+    Abs,
+    AvgPool,
+    Conv,
+    Dense,
+    Erf,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    Identity,
+    LeakyRelu,
+    Relu,
+    Residual,
+    Sin,
+)
+
+ACTIVATIONS = [Relu(), LeakyRelu(0.1), Abs(), Erf(), Gelu(), Sin()]
+
+
+def architectures(width, parameterization="ntk"):
+    """One small network of each kind, `width` units or channels wide."""
+    dense = partial(Dense, width, 1.3, 0.2, parameterization)
+    conv = partial(Conv, width, w_std=1.3, b_std=0.2, parameterization=parameterization)
+    last = Dense(1, 1.3, 0.2, parameterization)
+    image = (4, 4, 2)
+    return {
+        "erf": mlp(3, width=width, depth=2, parameterization=parameterization),
+        "relu": LayeredNetwork((3,), [dense(), Relu()] * 2, last),
+        "residual": LayeredNetwork(
+            (3,), [dense(), Residual([Relu(), dense()]), Gelu(), dense(), Identity()], last
+        ),
+        "conv-flatten": LayeredNetwork(image, [conv(), Relu(), conv(padding="VALID"), Erf(), Flatten()], last),
+        "conv-pool": LayeredNetwork(
+            image, [conv(), Relu(), AvgPool(), conv(filter=(1, 2)), Sin(), GlobalAvgPool()], last
+        ),
+        "conv-residual": LayeredNetwork(
+            image,
+            [
+                conv(),
+                Residual([Relu(), conv(strides=(2, 2))], shortcut=[conv(filter=(1, 1), strides=(2, 2))]),
+                Abs(),
+                GlobalAvgPool(),
+            ],
+            last,
+        ),
+    }
+
+
+def inputs_for(net, n, seed=0):
+    """Inputs of the right shape, of the size of standardised data."""
+    return np.random.default_rng(seed).normal(size=(n, *net.input_shape))
+
+
+def draws(sample, n, seed=7):
+    """n independent results of sample(key), stacked in float64 NumPy.
+
+    One after another: vmapped convolutions are many times slower on a CPU.
+    """
+    sample = jax.jit(sample)
+    results = [sample(key) for key in jax.random.split(jax.random.key(seed), n)]
+    return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float64), *results)
+
+
+def covariance_z(samples, expected):
+    """The worst entry of the sample second moment of centred Gaussian draws, in standard errors."""
+    n, var = len(samples), np.diag(expected)
+    moment = samples.T @ samples / n
+    std_error = np.sqrt((np.outer(var, var) + expected**2) / n)
+    return np.max(np.abs(moment - expected) / std_error)
+
+
+def mean_z(samples, expected):
+    """The worst entry of the sample mean, in standard errors."""
+    std_error = samples.std(axis=0, ddof=1) / len(samples) ** 0.5
+    return np.max(np.abs(samples.mean(axis=0) - expected) / std_error)
+
+
+def assert_covariance(samples, expected, *, z=5.0):
+    worst = covariance_z(samples, expected)
+    assert worst < z, f"worst entry is {worst:.1f} standard errors off, limit {z}"
+
+
+def assert_not_covariance(samples, wrong, *, z=5.0):
+    worst = covariance_z(samples, wrong)
+    assert worst > 2 * z, f"the control passes: worst entry only {worst:.1f} standard errors off"
+
+
+def smallest_eigenvalue(matrix):
+    """Relative to the largest in absolute value."""
+    values = np.linalg.eigvalsh((matrix + matrix.T) / 2)
+    return values[0] / np.abs(values).max()
+
+
+def dense_jacobian(f, params, x):
+    """The Jacobian of f(params, x) by reverse mode in one piece, (n·c, parameters)."""
+    jacobian = jax.jacrev(f)(params, x)
+    rows = f(params, x).size
+    return jnp.concatenate([j.reshape(rows, -1) for j in jax.tree.leaves(jacobian)], axis=1)
+
+
+def flat(tree, like):
+    """A tree of numbers, one for each leaf, as one vector as long as the parameters."""
+    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(like), strict=True)
+    return jnp.concatenate([jnp.full(leaf.size, value) for value, leaf in pairs])
+
+
+def strictly_decreasing(values):
+    return all(a > b for a, b in pairwise(values))
