@@ -1,7 +1,6 @@
 """Assertions with derived tolerances, and the networks that the tests range over."""
 
 from functools import partial
-from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +27,9 @@ ACTIVATIONS = [Relu(), LeakyRelu(0.1), Abs(), Erf(), Gelu(), Sin()]
 
 
 def architectures(width, parameterization="ntk"):
-    """One small network of each kind, `width` units or channels wide."""
+    """One small network of each kind, `width` units or width/2 channels wide."""
     dense = partial(Dense, width, 1.3, 0.2, parameterization)
-    conv = partial(Conv, width, w_std=1.3, b_std=0.2, parameterization=parameterization)
+    conv = partial(Conv, width // 2, w_std=1.3, b_std=0.2, parameterization=parameterization)
     last = Dense(1, 1.3, 0.2, parameterization)
     image = (4, 4, 2)
     return {
@@ -39,7 +38,9 @@ def architectures(width, parameterization="ntk"):
         "residual": LayeredNetwork(
             (3,), [dense(), Residual([Relu(), dense()]), Gelu(), dense(), Identity()], last
         ),
-        "conv-flatten": LayeredNetwork(image, [conv(), Relu(), conv(padding="VALID"), Erf(), Flatten()], last),
+        "conv-flatten": LayeredNetwork(
+            image, [conv(), Relu(), conv(padding="VALID"), Erf(), Flatten()], last
+        ),
         "conv-pool": LayeredNetwork(
             image, [conv(), Relu(), AvgPool(), conv(filter=(1, 2)), Sin(), GlobalAvgPool()], last
         ),
@@ -47,7 +48,9 @@ def architectures(width, parameterization="ntk"):
             image,
             [
                 conv(),
-                Residual([Relu(), conv(strides=(2, 2))], shortcut=[conv(filter=(1, 1), strides=(2, 2))]),
+                Residual(
+                    [Relu(), conv(strides=(2, 2))], shortcut=[conv(filter=(1, 1), strides=(2, 2))]
+                ),
                 Abs(),
                 GlobalAvgPool(),
             ],
@@ -92,7 +95,7 @@ def assert_covariance(samples, expected, *, z=5.0):
 
 def assert_not_covariance(samples, wrong, *, z=5.0):
     worst = covariance_z(samples, wrong)
-    assert worst > 2 * z, f"the control passes: worst entry only {worst:.1f} standard errors off"
+    assert worst > 1.5 * z, f"the control passes: worst entry only {worst:.1f} standard errors off"
 
 
 def smallest_eigenvalue(matrix):
@@ -103,16 +106,17 @@ def smallest_eigenvalue(matrix):
 
 def dense_jacobian(f, params, x):
     """The Jacobian of f(params, x) by reverse mode in one piece, (n·c, parameters)."""
-    jacobian = jax.jacrev(f)(params, x)
-    rows = f(params, x).size
-    return jnp.concatenate([j.reshape(rows, -1) for j in jax.tree.leaves(jacobian)], axis=1)
+
+    @jax.jit
+    def jacobian(params, x):
+        rows = jax.eval_shape(f, params, x).size
+        leaves = jax.tree.leaves(jax.jacrev(f)(params, x))
+        return jnp.concatenate([leaf.reshape(rows, -1) for leaf in leaves], axis=1)
+
+    return jacobian(params, x)
 
 
 def flat(tree, like):
     """A tree of numbers, one for each leaf, as one vector as long as the parameters."""
     pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(like), strict=True)
     return jnp.concatenate([jnp.full(leaf.size, value) for value, leaf in pairs])
-
-
-def strictly_decreasing(values):
-    return all(a > b for a, b in pairwise(values))

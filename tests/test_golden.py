@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ntkgp import LayeredNetwork, Posterior, kernels, mlp
+from ntkgp import LayeredNetwork, Posterior, kernel_matrices, mlp
 from ntkgp.layers import (
     Abs,
     AvgPool,
@@ -74,10 +74,14 @@ def test_kernels_equal_the_golden_numbers(name, dtype, tolerance):
     scales = {"w_std": case["w_std"], "b_std": case["b_std"]}
     net = BUILDERS[case["kind"]](case, ACTIVATIONS[case["activation"]], scales)
     metric = "gradient" if case.get("parameterization") == "standard" else "prior"
-    result = kernels(net, NUMBERS[f"{name}/x1"], NUMBERS[f"{name}/x2"], dtype=dtype, metric=metric)
+    result = kernel_matrices(
+        net, NUMBERS[f"{name}/x1"], NUMBERS[f"{name}/x2"], dtype=dtype, metric=metric
+    )
     for which in ("nngp", "ntk"):
         assert getattr(result, which).dtype == dtype
-        np.testing.assert_allclose(getattr(result, which), NUMBERS[f"{name}/{which}"], rtol=tolerance)
+        np.testing.assert_allclose(
+            getattr(result, which), NUMBERS[f"{name}/{which}"], rtol=tolerance
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "_ntk_" in name])
@@ -85,7 +89,7 @@ def test_the_paper_s_ntk_is_the_same_in_both_parameterisations(name):
     case = CASES[name] | {"parameterization": "standard"}
     scales = {"w_std": case["w_std"], "b_std": case["b_std"]}
     net = build_mlp(case, ACTIVATIONS[case["activation"]], scales)
-    theta = kernels(net, NUMBERS[f"{name}/x1"], NUMBERS[f"{name}/x2"]).ntk
+    theta = kernel_matrices(net, NUMBERS[f"{name}/x1"], NUMBERS[f"{name}/x2"]).ntk
     np.testing.assert_allclose(theta, NUMBERS[f"{name}/ntk"], rtol=1e-9)
 
 
@@ -105,5 +109,9 @@ def test_posteriors_equal_the_golden_numbers(golden, law, options):
     # The noise-free system has condition number 1e8, which costs half of float64's digits.
     tolerance = 1e-9 if options["noise_std"] else 1e-6
     np.testing.assert_allclose(at_test.mean, mean, rtol=tolerance)
-    np.testing.assert_allclose(posterior.covariance(NUMBERS["post/t"]), cov, rtol=tolerance, atol=tolerance * scale)
-    np.testing.assert_allclose(at_test.epistemic_var[:, 0], np.diag(cov), rtol=tolerance, atol=tolerance * scale)
+    np.testing.assert_allclose(
+        posterior.covariance(NUMBERS["post/t"]), cov, rtol=tolerance, atol=tolerance * scale
+    )
+    np.testing.assert_allclose(
+        at_test.epistemic_var[:, 0], np.diag(cov), rtol=tolerance, atol=tolerance * scale
+    )

@@ -1,11 +1,14 @@
 """Each layer's two faces agree with each other and with brute force."""
 
 from functools import partial
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+import ntkgp
 from helpers import (
     ACTIVATIONS,
     architectures,
@@ -14,8 +17,6 @@ from helpers import (
     draws,
     inputs_for,
 )
-
-import ntkgp
 from ntkgp import LayeredNetwork
 from ntkgp.layers import (
     AvgPool,
@@ -42,14 +43,16 @@ def quadrature(f, var1, var2, cov, n=200):
     rho = cov / np.sqrt(var1 * var2)
     # v's direction relative to u's: v ∝ cos(a - gamma)
     gamma = np.arccos(np.clip(rho, -1, 1))
-    breaks = np.sort(np.mod([-np.pi / 2, np.pi / 2, gamma - np.pi / 2, gamma + np.pi / 2], 2 * np.pi))
+    breaks = np.sort(
+        np.mod([-np.pi / 2, np.pi / 2, gamma - np.pi / 2, gamma + np.pi / 2], 2 * np.pi)
+    )
     breaks = np.concatenate([[0], breaks, [2 * np.pi]])
     nodes, weights = np.polynomial.legendre.leggauss(n)
     radius, radius_weights = np.polynomial.legendre.leggauss(n)
     r = 6 + 6 * radius  # beyond 12 standard deviations nothing is left
     r_weights = 6 * radius_weights * r * np.exp(-(r**2) / 2)
     total = 0.0
-    for low, high in zip(breaks[:-1], breaks[1:], strict=True):
+    for low, high in pairwise(breaks):
         a = (high + low) / 2 + (high - low) / 2 * nodes
         u = np.sqrt(var1) * r[:, None] * np.cos(a)
         v = np.sqrt(var2) * r[:, None] * np.cos(a - gamma)
@@ -124,11 +127,17 @@ def test_window_sums_equal_loops(all_pairs, strides, pads):
     shape = (1, 1, h, w, h, w) if all_pairs else (1, 1, h, w)
     cov = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     result = np.asarray(window_sum(jnp.asarray(cov), window, strides, pads))
-    out = [(size + sum(p) - f) // s + 1 for size, p, f, s in zip((h, w), pads, window, strides, strict=True)]
+    out = [
+        (size + sum(p) - f) // s + 1
+        for size, p, f, s in zip((h, w), pads, window, strides, strict=True)
+    ]
     positions = [(i, j) for i in range(out[0]) for j in range(out[1])]
 
     def at(p, q, d):
-        index = [c * s + o - pad[0] for c, s, o, pad in zip((*p, *q), strides * 2, d * 2, pads * 2, strict=True)]
+        index = [
+            c * s + o - pad[0]
+            for c, s, o, pad in zip((*p, *q), strides * 2, d * 2, pads * 2, strict=True)
+        ]
         inside = all(0 <= i < size for i, size in zip(index, (h, w, h, w), strict=True))
         return cov[0, 0][tuple(index if all_pairs else index[:2])] if inside else 0.0
 
@@ -136,7 +145,9 @@ def test_window_sums_equal_loops(all_pairs, strides, pads):
     for p in positions:
         for q in positions if all_pairs else [p]:
             expected = sum(at(p, q, d) for d in offsets)
-            assert result[0, 0][p + q if all_pairs else p] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+            assert result[0, 0][p + q if all_pairs else p] == pytest.approx(
+                expected, rel=1e-4, abs=1e-5
+            )
 
 
 def test_pair_window_sum_equals_loops():
@@ -144,7 +155,9 @@ def test_pair_window_sum_equals_loops():
     result = np.asarray(pair_window_sum(jnp.asarray(cov), (2, 3), (2, 2)))
     assert result.shape == (1, 1, 2, 2, 2, 2)
     for i, j, k, m in np.ndindex(2, 2, 2, 2):
-        block = cov[0, 0, 2 * i : 2 * i + 2, 2 * j : 2 * j + 3, 2 * k : 2 * k + 2, 2 * m : 2 * m + 3]
+        block = cov[
+            0, 0, 2 * i : 2 * i + 2, 2 * j : 2 * j + 3, 2 * k : 2 * k + 2, 2 * m : 2 * m + 3
+        ]
         assert result[0, 0, i, j, k, m] == pytest.approx(block.sum(), rel=1e-4, abs=1e-5)
 
 
@@ -202,7 +215,9 @@ def test_myrtle_has_its_depth_and_a_kernel(depth):
 
 REFUSED = {
     "activation on raw inputs": lambda: LayeredNetwork((2,), [Relu()], Dense(1)),
-    "activation after activation": lambda: LayeredNetwork((2,), [Dense(3), Relu(), Erf()], Dense(1)),
+    "activation after activation": lambda: LayeredNetwork(
+        (2,), [Dense(3), Relu(), Erf()], Dense(1)
+    ),
     "body of a residual that ends in an activation": lambda: LayeredNetwork(
         (2,), [Dense(3), Residual([Dense(3), Relu()])], Dense(1)
     ),
@@ -214,7 +229,9 @@ REFUSED = {
     "filter larger than the image": lambda: LayeredNetwork(
         (2, 2, 1), [Conv(3, padding="VALID"), Relu(), Flatten()], Dense(1)
     ),
-    "window larger than the image": lambda: LayeredNetwork((2, 2, 1), [AvgPool((3, 3)), Flatten()], Dense(1)),
+    "window larger than the image": lambda: LayeredNetwork(
+        (2, 2, 1), [AvgPool((3, 3)), Flatten()], Dense(1)
+    ),
     "no width": lambda: Dense(0),
     "no weights": lambda: Dense(3, w_std=0.0),
     "negative bias": lambda: Dense(3, b_std=-0.1),
@@ -263,7 +280,9 @@ def test_tangent_gram_of_several_outputs_orders_inputs_first():
     x = jnp.asarray(inputs_for(net, 4), jnp.float32)
     params = net.init(jax.random.key(0))
     jacobian = dense_jacobian(net.apply, params, x)
-    np.testing.assert_allclose(net.tangent_gram(params, x), jacobian @ jacobian.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        net.tangent_gram(params, x), jacobian @ jacobian.T, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_both_parameterisations_draw_the_same_function():

@@ -9,7 +9,7 @@ from ntkgp.ensemble import Ensemble as Ensemble
 from ntkgp.ensemble import MemberFailure as MemberFailure
 from ntkgp.ensemble import fit as fit
 from ntkgp.kernels import empirical_ntk as empirical_ntk
-from ntkgp.kernels import kernels as kernels
+from ntkgp.kernels import kernel_matrices as kernel_matrices
 from ntkgp.kernels import nngp as nngp
 from ntkgp.kernels import ntk as ntk
 from ntkgp.linalg import NotPositiveDefinite as NotPositiveDefinite

@@ -34,7 +34,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ntkgp {ntkgp.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    reproduce = commands.add_parser("reproduce", help="run an experiment of the paper and report it")
+    reproduce = commands.add_parser(
+        "reproduce", help="run an experiment of the paper and report it"
+    )
     reproduce.add_argument("name", choices=EXPERIMENTS)
     reproduce.add_argument(
         "--preset", default="laptop", choices=("laptop", "paper"), help="default: laptop"
@@ -46,12 +48,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FIELD=VALUE",
         help="change one field of the preset; lists are separated by commas",
     )
-    reproduce.add_argument("--out", type=Path, help="directory for results (default: runs/NAME-PRESET)")
+    reproduce.add_argument(
+        "--out", type=Path, help="directory for results (default: runs/NAME-PRESET)"
+    )
     reproduce.add_argument("--quiet", action="store_true", help="no progress bar")
     reproduce.set_defaults(command=_reproduce)
 
     report = commands.add_parser("report", help="draw figures and tables from a results file")
-    report.add_argument("results", type=Path, nargs="+", help="results files, as reproduce wrote them")
+    report.add_argument(
+        "results", type=Path, nargs="+", help="results files, as reproduce wrote them"
+    )
     report.set_defaults(command=_report)
     return parser
 

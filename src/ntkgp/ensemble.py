@@ -76,7 +76,7 @@ def fit(
     members: int | Iterable[int] = 10,
     noise_std: float = 0.1,
     seed: int = 0,
-    trainer: Trainer = GaussNewton(),  # noqa: B008
+    trainer: Trainer = GaussNewton(),
     validation: tuple[ArrayLike, ArrayLike] | None = None,
     weight_decay: float = 0.0,
     progress: bool = False,
@@ -114,7 +114,8 @@ def fit(
     held_out = None
     if validation is not None:
         x_val, y_val = _check_data("validation[0]", "validation[1]", *validation, net)
-        delta = jax.vmap(learner.offset, in_axes=(0, None))(draws.member, x_val)
+        offsets = jax.vmap(learner.offset, in_axes=(0, None), axis_size=len(indices))
+        delta = offsets(draws.member, x_val)
         held_out = TrainingSet(x_val, y_val, delta)
     trained = trainer(learner, draws, held_out, progress)
     objectives = np.asarray(final_losses(learner, trained, draws.data))
@@ -151,7 +152,10 @@ def _assemble(
     keep_init = learner.method.needs_init
     theta, member = jax.tree.map(
         lambda leaf: leaf[good],
-        (trained.theta, trained.member._replace(theta_0=trained.member.theta_0 if keep_init else None)),
+        (
+            trained.theta,
+            trained.member._replace(theta_0=trained.member.theta_0 if keep_init else None),
+        ),
     )
     return Ensemble(
         learner=learner,

@@ -17,7 +17,7 @@ from ntkgp.typing import Metric, Params, Shape
 BLOCK_BYTES = 256 * 2**20
 """Working memory of one block, beyond the result."""
 
-_BUFFERS = 8  # arrays of a block's size alive at once inside a kernel, counted generously
+_BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
 
 
 class KernelMatrices(NamedTuple):
@@ -30,17 +30,23 @@ class KernelMatrices(NamedTuple):
 Which = Literal["nngp", "ntk"]
 
 
-def kernels(net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any) -> KernelMatrices:
+def kernel_matrices(
+    net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> KernelMatrices:
     """𝒦 and Θ together, for little more than the cost of one; options as in `ntk`."""
     return KernelMatrices(*_evaluate(net, x1, x2, ("nngp", "ntk"), **options))
 
 
-def nngp(net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any) -> NDArray[Any]:
+def nngp(
+    net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> NDArray[Any]:
     """𝒦(x1, x2), the covariance of f(·, θ₀) at infinite width; options as in `ntk`."""
     return _evaluate(net, x1, x2, ("nngp",), **options)[0]
 
 
-def ntk(net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any) -> NDArray[Any]:
+def ntk(
+    net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> NDArray[Any]:
     """Θ(x1, x2), the neural tangent kernel at infinite width.
 
     Args:
@@ -198,7 +204,9 @@ def check_inputs(
         raise TypeError(f"{name} must be an array of numbers; got dtype {array.dtype}.")
     if array.ndim != 1 + len(input_shape) or array.shape[1:] != input_shape:
         expected = ", ".join(["n", *map(str, input_shape)])
-        raise ValueError(f"{name} must have shape ({expected}) for this network; got {array.shape}.")
+        raise ValueError(
+            f"{name} must have shape ({expected}) for this network; got {array.shape}."
+        )
     if not len(array):
         raise ValueError(f"{name} has no rows; at least one input is needed.")
     kind = np.dtype(dtype) if dtype is not None else array.dtype
@@ -286,6 +294,9 @@ def _jacobian_rows(
 def _weighted_product(j1: Params, j2: Params, weights: Params) -> Array:
     """Σ over leaves of weight · J1 J2ᵀ."""
     products = jax.tree.map(
-        lambda a, b, weight: weight * a.reshape(len(a), -1) @ b.reshape(len(b), -1).T, j1, j2, weights
+        lambda a, b, weight: weight * a.reshape(len(a), -1) @ b.reshape(len(b), -1).T,
+        j1,
+        j2,
+        weights,
     )
     return jax.tree.reduce(jnp.add, products)

@@ -53,7 +53,9 @@ def solve(factor: Matrix, right: Matrix) -> Matrix:
     return linalg.cho_solve((factor, True), right, check_finite=False)
 
 
-def sample_gaussian(cov: Matrix, n_samples: int, n_outputs: int, rng: np.random.Generator) -> Matrix:
+def sample_gaussian(
+    cov: Matrix, n_samples: int, n_outputs: int, rng: np.random.Generator
+) -> Matrix:
     """Draws of N(0, cov), independent between outputs: (n_samples, n, n_outputs).
 
     By eigenvalues, those below zero by rounding counted as zero, because the covariance of a

@@ -78,7 +78,9 @@ class Baselearner:
     def draw(self, keys: MemberKeys) -> tuple[Params, Member]:
         """θ₀ ~ init(·), where training starts, and the member's fixed draws."""
         theta_0 = _init(self.net, keys.init)  # θ₀ ~ init(·)
-        theta_tilde = _init(self.net, keys.tilde) if self.method.needs_tilde else None  # θ̃ ~ init(·)
+        theta_tilde = (
+            _init(self.net, keys.tilde) if self.method.needs_tilde else None
+        )  # θ̃ ~ init(·)
         keep_init = self.method.anchor == "init" or self.method.needs_init
         return theta_0, Member(theta_0 if keep_init else None, theta_tilde)
 
@@ -123,7 +125,9 @@ class Baselearner:
         if self.method.trains == "all":
             return theta
         return jax.tree.map(
-            lambda leaf, last: leaf if last else jax.lax.stop_gradient(leaf), theta, self.net.readout()
+            lambda leaf, last: leaf if last else jax.lax.stop_gradient(leaf),
+            theta,
+            self.net.readout(),
         )
 
     def loss(self, theta: Params, member: Member, batch: TrainingSet, n_total: int) -> Array:

@@ -24,7 +24,7 @@ class PriorNetwork:
 class Tangent:
     """δ(x) = ∇f(x, θ₀) θ*, with θ* = (body · θ̃^{≤L}, head · θ̃^{L+1}): one JVP (Eq. 10).
 
-    With `minus_init`, f(x, θ₀) is subtracted, which the same JVP gives for free (Eq. 31, 32).
+    With `minus_init`, f(x, θ₀) is subtracted, which the same JVP gives for free (Eq. 29, 30).
     """
 
     body: float

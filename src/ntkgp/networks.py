@@ -88,7 +88,9 @@ class LayeredNetwork:
         object.__setattr__(self, "body", Serial(tuple(body)))
         object.__setattr__(self, "last", readout)
         if not isinstance(readout, Dense):
-            raise TypeError(f"readout must be a Dense layer, the last of the network; got {readout!r}.")
+            raise TypeError(
+                f"readout must be a Dense layer, the last of the network; got {readout!r}."
+            )
         if len(self.input_shape) not in (1, 3) or min(self.input_shape) < 1:
             raise ValueError(
                 "input_shape must be (features,) or (height, width, channels), each at least 1; "
@@ -219,7 +221,7 @@ def mlp(
     *,
     width: int = 512,
     depth: int = 2,
-    activation: Activation = Erf(),  # noqa: B008
+    activation: Activation = Erf(),
     w_std: float = 1.5,
     b_std: float = 0.05,
     parameterization: Parameterization = "standard",
@@ -243,7 +245,7 @@ def myrtle(
     *,
     depth: int = 10,
     channels: int = 100,
-    activation: Activation = Relu(),  # noqa: B008
+    activation: Activation = Relu(),
     w_std: float = 2**0.5,
     b_std: float = 0.01,
     parameterization: Parameterization = "standard",

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ntkgp import linalg
 from ntkgp.distributions import Normal
-from ntkgp.kernels import Which, check_inputs, kernels, nngp, ntk
+from ntkgp.kernels import Which, check_inputs, kernel_matrices, nngp, ntk
 from ntkgp.networks import LayeredNetwork
 
 _MATRIX = {"nngp": nngp, "ntk": ntk}
@@ -91,10 +91,12 @@ class Posterior:
             trained = _MATRIX[self.law.trained](net, self.x)
             self._prior_dd = None  # equal to the trained kernel, and not needed then
         else:
-            both = kernels(net, self.x)
+            both = kernel_matrices(net, self.x)
             trained, self._prior_dd = getattr(both, self.law.trained), getattr(both, self.law.prior)
         trained[np.diag_indices_from(trained)] += self.target_var + jitter
-        self._factor = linalg.cholesky(trained, f"the {self.law.trained} matrix of the training inputs")
+        self._factor = linalg.cholesky(
+            trained, f"the {self.law.trained} matrix of the training inputs"
+        )
         self._weights = linalg.solve(self._factor, self.y)
 
     def mean(self, x: ArrayLike) -> NDArray[Any]:
@@ -142,7 +144,7 @@ class Posterior:
         if self.law.is_posterior:
             trained_dt = prior_dt = _MATRIX[self.law.trained](self.net, self.x, inputs)
         else:
-            both = kernels(self.net, self.x, inputs)
+            both = kernel_matrices(self.net, self.x, inputs)
             trained_dt, prior_dt = getattr(both, self.law.trained), getattr(both, self.law.prior)
         mean = trained_dt.T @ self._weights
         return mean, linalg.solve_lower(self._factor, trained_dt), prior_dt

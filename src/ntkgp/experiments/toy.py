@@ -70,9 +70,7 @@ def make_data(config: ToyConfig) -> tuple[NDArray[Any], NDArray[Any], NDArray[An
 
 
 def make_network(config: ToyConfig) -> LayeredNetwork:
-    return mlp(
-        1, width=config.width, depth=config.depth, w_std=config.w_std, b_std=config.b_std
-    )
+    return mlp(1, width=config.width, depth=config.depth, w_std=config.w_std, b_std=config.b_std)
 
 
 def make_trainer(config: ToyConfig, method: str) -> Trainer:
@@ -132,12 +130,22 @@ def run(
                     "steps": ensemble.losses.shape[1],
                     "failed": list(ensemble.failed),
                     "objectives": rounded(ensemble.objectives * to_objective),
+                    **summary(ensemble.outputs(grid)[:, :, 0]),
                     "outputs": [rounded(f) for f in ensemble.outputs(grid)[:, :, 0]],
                 }
             )
             results.save(path, state)
             say(f"{method}, ensemble {seed}: {seconds:.1f} s")
     return path
+
+
+def summary(outputs: NDArray[Any]) -> dict[str, Any]:
+    """Mean and standard deviation over members (k, grid); K - 1 in the denominator: no bias."""
+    return {
+        "members": len(outputs),
+        "mean": rounded(outputs.mean(axis=0)),
+        "std": rounded(outputs.std(axis=0, ddof=1)),
+    }
 
 
 def law_records(config: ToyConfig) -> dict[str, Any]:

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results, toy
-from ntkgp.experiments.results import rounded
 from ntkgp.methods import METHODS
 
 
@@ -47,7 +47,7 @@ def run(
                 if any(mark.items() <= run.items() for run in state["runs"]):
                     continue
                 started = time.perf_counter()
-                outputs: list[Any] = []
+                outputs = []
                 for index in range(config.members):  # one at a time, so that memory is one member's
                     ensemble = fit(
                         net,
@@ -60,10 +60,11 @@ def run(
                         trainer=toy.make_trainer(base, method),
                         progress=progress,
                     )
-                    outputs.append(rounded(ensemble.outputs(grid)[0, :, 0]))
+                    outputs.append(ensemble.outputs(grid)[0, :, 0])
                 seconds = round(time.perf_counter() - started, 2)
                 law = METHODS[method].law
-                state["runs"].append(mark | {"law": law, "seconds": seconds, "outputs": outputs})
+                record = mark | {"law": law, "seconds": seconds} | toy.summary(np.array(outputs))
+                state["runs"].append(record)
                 results.save(path, state)
                 say(f"{method}, width {width}, ensemble {seed}: {seconds:.1f} s")
     return path

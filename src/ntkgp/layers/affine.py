@@ -27,14 +27,18 @@ class Scales(NamedTuple):
     b: float
 
 
-def prior_var(parameterization: Parameterization, w_std: float, b_std: float, fan_in: int) -> Scales:
+def prior_var(
+    parameterization: Parameterization, w_std: float, b_std: float, fan_in: int
+) -> Scales:
     """λ of weight and bias (Appendix A): 1 in NTK, σ_W²/fan_in and σ_b² in standard parameterisation."""
     if parameterization == "ntk":
         return Scales(1.0, 1.0)
     return Scales(w_std**2 / fan_in, b_std**2)
 
 
-def forward_scale(parameterization: Parameterization, w_std: float, b_std: float, fan_in: int) -> Scales:
+def forward_scale(
+    parameterization: Parameterization, w_std: float, b_std: float, fan_in: int
+) -> Scales:
     """Factors on weight and bias in the forward pass (Appendix A)."""
     if parameterization == "ntk":
         return Scales(w_std / fan_in**0.5, b_std)

@@ -71,7 +71,9 @@ class Layer(ABC):
         cotangents (n, c, *out_shape) are the gradients of c outputs; the share is (n, c, n, c).
         """
         n, c = cotangents.shape[:2]
-        return jnp.zeros((n, c, n, c), x.dtype), pull_back(lambda z: self.apply(params, z), x, cotangents)
+        return jnp.zeros((n, c, n, c), x.dtype), pull_back(
+            lambda z: self.apply(params, z), x, cotangents
+        )
 
 
 def pull_back(f: Callable[[Array], Array], x: Array, cotangents: Array) -> Array:

@@ -87,7 +87,9 @@ class Residual(Layer):
     body: Serial
     shortcut: Layer
 
-    def __init__(self, body: Sequence[Layer], shortcut: Layer | Sequence[Layer] = Identity()) -> None:  # noqa: B008
+    def __init__(
+        self, body: Sequence[Layer], shortcut: Layer | Sequence[Layer] = Identity()
+    ) -> None:
         object.__setattr__(self, "body", Serial(tuple(body)))
         branch = shortcut if isinstance(shortcut, Layer) else Serial(tuple(shortcut))
         object.__setattr__(self, "shortcut", branch)

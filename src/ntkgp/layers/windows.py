@@ -10,9 +10,7 @@ from ntkgp.typing import Shape
 Pads = Sequence[tuple[int, int]]
 
 
-def window_sum(
-    cov: Array, window: tuple[int, int], strides: tuple[int, int], pads: Pads
-) -> Array:
+def window_sum(cov: Array, window: tuple[int, int], strides: tuple[int, int], pads: Pads) -> Array:
     """Σ_d cov(s·p + d, s·q + d): both positions of a covariance move together over the window.
 
     cov is (n1, n2, h, w), where p = q, or (n1, n2, h, w, h, w).

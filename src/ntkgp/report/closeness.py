@@ -21,12 +21,11 @@ class Closeness(NamedTuple):
 
 
 def closeness(results: dict[str, Any], run: dict[str, Any]) -> Closeness:
-    """Measure one run of a results file; the ensemble's std has K - 1 in its denominator."""
+    """Measure one run of a results file: its members' mean and standard deviation on the grid."""
     law = results["laws"][run["law"]]
-    mean, std = np.array(law["mean"]), np.array(law["std"])
-    outputs = np.array(run["outputs"])
-    error = (outputs.mean(axis=0) - mean) / (std / len(outputs) ** 0.5)
-    ratio = outputs.std(axis=0, ddof=1) / std
+    law_mean, law_std = np.array(law["mean"]), np.array(law["std"])
+    error = (np.array(run["mean"]) - law_mean) / (law_std / run["members"] ** 0.5)
+    ratio = np.array(run["std"]) / law_std
     grid = np.array(results["grid"])
     inside = (grid >= min(results["x"])) & (grid <= max(results["x"]))
     return Closeness(
@@ -44,6 +43,6 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
 
 
 def shown(values: list[float]) -> str:
-    """"mean ± standard error", or the single value."""
+    """ "mean ± standard error", or the single value."""
     mean, error = mean_and_error(values)
     return f"{mean:.2f}" if np.isnan(error) else f"{mean:.2f} ± {error:.2f}"

@@ -43,7 +43,15 @@ def closeness_table(results: dict[str, Any]) -> str:
                 f"{np.mean([run['seconds'] for run in runs]):.1f}",
             ]
         )
-    head = ["method", "law", "ensembles", "mean error", "std ratio in", "std ratio out", "objective"]
+    head = [
+        "method",
+        "law",
+        "ensembles",
+        "mean error",
+        "std ratio in",
+        "std ratio out",
+        "objective",
+    ]
     note = (
         f"K = {results['config']['members']}, solver {results['config']['solver']}. "
         "mean error: RMS of (ensemble mean - law mean) / (law std/√K), 1 for exact draws.\n"
@@ -54,7 +62,9 @@ def closeness_table(results: dict[str, Any]) -> str:
 
 def figure_1(results: dict[str, Any], out: Path) -> list[Path]:
     """The analytic NTKGP in every panel, against NNGP and three ensembles."""
-    figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(
+        1, 4, figsize=(13, 3.2), sharex=True, sharey=True, layout="constrained"
+    )
     nngp = results["laws"]["nngp"]
     panels = [("Analytic NNGP", np.array(nngp["mean"]), np.array(nngp["std"]))]
     for method, title in TITLES.items():
@@ -115,7 +125,9 @@ def _panel(axis: Axes, results: dict[str, Any], mean: NDArray[Any], std: NDArray
         for edge in (middle - half, middle + half):
             axis.plot(grid, edge, color=colour, lw=0.6, alpha=0.8)
     axis.plot(grid, grid * np.sin(grid), "k:", lw=1.2, label="x sin x")
-    axis.plot(results["x"], results["y"], "o", color=GREEN, ms=4, mec="black", mew=0.4, label="data")
+    axis.plot(
+        results["x"], results["y"], "o", color=GREEN, ms=4, mec="black", mew=0.4, label="data"
+    )
     axis.set_ylim(-9, 9)
 
 

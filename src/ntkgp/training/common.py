@@ -61,7 +61,9 @@ DRAW_AXES = Draw(0, 0, TrainingSet(x=None, targets=0, delta=0), 0)  # type: igno
 """Which leaves of a stacked Draw belong to members: all but the shared inputs."""
 
 
-def over_members(f: Callable[..., Any], in_axes: tuple[Any, ...], at_once: int | None) -> Callable[..., Any]:
+def over_members(
+    f: Callable[..., Any], in_axes: tuple[Any, ...], at_once: int | None
+) -> Callable[..., Any]:
     """f for every member: all together in one vmap, or `at_once` of them after another.
 
     Fewer at once keep the parameters of a large network in cache.
@@ -78,7 +80,8 @@ def over_members(f: Callable[..., Any], in_axes: tuple[Any, ...], at_once: int |
         def one(own: list[Array]) -> Any:
             own_iter = iter(own)
             merged = [
-                next(own_iter) if axis == 0 else leaf for leaf, axis in zip(leaves, axes, strict=True)
+                next(own_iter) if axis == 0 else leaf
+                for leaf, axis in zip(leaves, axes, strict=True)
             ]
             return f(*jax.tree.unflatten(treedef, merged))
 

@@ -14,8 +14,9 @@ from ntkgp.networks import squared_norm
 from ntkgp.training.common import DRAW_AXES, Draw, Trained, over_members, progress_bar
 from ntkgp.typing import Params
 
-
-_RESOLVED = 1e-6  # the least damping, over the mean diagonal of the Gram matrix, that float32 resolves
+_RESOLVED = (
+    1e-6  # the least damping, over the mean diagonal of the Gram matrix, that float32 resolves
+)
 
 
 class LMState(NamedTuple):

@@ -1,0 +1,54 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer:
+#   make demo   installs and reproduces Figure 1
+#   make test   installs and runs the tests
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-slow test-oldest check bench figures clean
+
+demo: $(VENV)/.report
+	$(BIN)/ntkgp reproduce toy --preset laptop --set ensembles=1 --out runs/demo
+
+test: $(VENV)/.test check
+	$(BIN)/pytest -n 2 -m "not slow"
+
+# The figures of the documentation: the toy problem by both presets, and closeness against width.
+figures: $(VENV)/.report
+	$(BIN)/ntkgp reproduce toy --preset laptop --out runs/toy-laptop
+	$(BIN)/ntkgp reproduce toy --preset paper --out runs/toy-paper
+	$(BIN)/ntkgp reproduce widths --preset paper --out runs/widths
+
+test-slow: $(VENV)/.test
+	$(BIN)/pytest -m slow
+
+check: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.report
+	$(BIN)/python benchmarks/toy_solver.py
+
+# The oldest versions that pyproject.toml promises, in an environment of their own.
+test-oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet -c constraints-oldest.txt -e '.[report,test]'
+	.venv-oldest/bin/pytest -n 2 -m "not slow"
+
+clean:
+	rm -rf $(VENV) .venv-oldest runs
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A change of what is needed installs it anew.
+$(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -c constraints.txt -e '.[report]'
+	touch $@
+
+$(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -c constraints.txt -e '.[report,test]'
+	touch $@

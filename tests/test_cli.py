@@ -1,0 +1,155 @@
+"""The command line and the experiments, small."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ntkgp.cli import main, override
+from ntkgp.experiments import results, toy
+from ntkgp.report.closeness import closeness
+
+SMALL = [
+    "--set",
+    "width=16",
+    "--set",
+    "members=3",
+    "--set",
+    "max_steps=3",
+    "--set",
+    "ensembles=1",
+    "--quiet",
+]
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("toy")
+    assert main(["reproduce", "toy", "--out", str(out), *SMALL]) == 0
+    return out
+
+
+def test_reproduce_writes_results_figures_and_table(small_run):
+    contents = results.load(small_run / "toy.json")
+    assert [run["method"] for run in contents["runs"]] == list(toy.ToyConfig().methods)
+    assert set(contents["laws"]) == {"nngp", "deep-ensemble", "randomised-prior", "ntkgp"}
+    assert contents["config"]["width"] == 16
+    assert contents["versions"]["jax"]
+    for name in ("figure-1.png", "figure-1.svg", "ensemble-sizes.png", "toy-closeness.txt"):
+        assert (small_run / name).stat().st_size > 100
+
+
+def test_an_interrupted_run_continues(small_run, capsys):
+    path = small_run / "toy.json"
+    contents = results.load(path)
+    whole, contents["runs"] = contents["runs"], contents["runs"][:4]
+    results.save(path, contents)
+    assert main(["reproduce", "toy", "--out", str(small_run), *SMALL]) == 0
+    printed = capsys.readouterr().out
+    assert "ntkgp-fn, ensemble 0" in printed
+    assert "rp-param, ensemble 0" not in printed
+    again = results.load(path)["runs"]
+    assert [run["outputs"] for run in again] == [run["outputs"] for run in whole]
+
+
+def test_another_configuration_does_not_overwrite_results(small_run, capsys):
+    assert main(["reproduce", "toy", "--out", str(small_run), *SMALL, "--set", "width=8"]) == 2
+    assert "another configuration" in capsys.readouterr().err
+
+
+def test_report_draws_again_without_training(small_run, capsys, monkeypatch):
+    monkeypatch.setattr(toy, "fit", None)
+    assert main(["report", str(small_run / "toy.json")]) == 0
+    assert "ntkgp-param" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", "{}", '{"experiment": "unknown"}'])
+def test_what_is_no_results_file_gets_a_clear_error(tmp_path, capsys, broken):
+    path = tmp_path / "toy.json"
+    path.write_text(broken)
+    assert main(["report", str(path)]) == 2
+    assert str(path) in capsys.readouterr().err
+
+
+def test_a_missing_file_gets_a_clear_error(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "none.json")]) == 2
+    assert "none.json" in capsys.readouterr().err
+
+
+def test_settings_are_read_as_their_fields_types():
+    config = override(
+        toy.ToyConfig(),
+        ["width=64", "noise_std=0.2", "methods=rp-fn,ntkgp-lin", "solver=gradient-descent"],
+    )
+    assert config.width == 64
+    assert config.noise_std == 0.2
+    assert config.methods == ("rp-fn", "ntkgp-lin")
+    assert config.solver == "gradient-descent"
+
+
+@pytest.mark.parametrize("setting", ["breadth=64", "width", "width=wide"])
+def test_bad_settings_are_refused_in_words(setting):
+    with pytest.raises(ValueError, match=r"--set"):
+        override(toy.ToyConfig(), [setting])
+
+
+def test_results_are_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "toy.json"
+    results.save(path, {"experiment": "toy"})
+    with pytest.raises(TypeError):
+        results.save(path, {"experiment": object()})
+    assert json.loads(path.read_text()) == {"experiment": "toy"}
+
+
+def test_data_are_two_clusters_of_x_sin_x():
+    x, y, grid = toy.make_data(toy.ToyConfig())
+    assert x.shape == y.shape == (20, 1)
+    assert ((np.abs(x) >= 2 / 3) & (np.abs(x) <= 2)).all()
+    assert (x < 0).sum() == 10
+    assert np.std(y - x * np.sin(x)) == pytest.approx(0.1, rel=5 / np.sqrt(40))
+    assert grid.min() == -6
+    assert grid.max() == 6
+
+
+def test_closeness_of_exact_draws_is_one():
+    """K draws from the law itself: mean error and ratios near 1; shifted and shrunk draws are not."""
+    rng, grid = np.random.default_rng(0), np.linspace(-6, 6, 101)
+    std = 1 + grid**2
+    record = {
+        "grid": grid.tolist(),
+        "x": [-2, 2],
+        "laws": {"ntkgp": {"mean": [0] * 101, "std": std.tolist()}},
+    }
+
+    def measure(outputs):
+        return closeness(record, {"law": "ntkgp", **toy.summary(outputs)})
+
+    exact = std * rng.standard_normal((400, 101))
+    assert measure(exact).mean_error == pytest.approx(1, abs=5 / np.sqrt(2 * 101))
+    assert measure(exact).std_ratio_inside == pytest.approx(1, abs=0.1)
+    assert measure(exact + std).mean_error > 10
+    assert measure(exact / 2).std_ratio_outside == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "gradient-descent"])
+def test_both_solvers_run_all_methods(tmp_path, solver):
+    config = toy.ToyConfig(solver=solver, width=8, members=2, gd_steps=10, max_steps=2, ensembles=1)
+    path = toy.run(config, tmp_path, progress=False, say=lambda _: None)
+    assert len(results.load(path)["runs"]) == 6
+
+
+def test_widths_run_and_report(tmp_path, capsys):
+    arguments = [
+        "--set",
+        "widths=8,16",
+        "--set",
+        "members=3",
+        "--set",
+        "ensembles=2",
+        "--set",
+        "max_steps=2",
+    ]
+    assert main(["reproduce", "widths", "--out", str(tmp_path), "--quiet", *arguments]) == 0
+    assert (tmp_path / "widths.png").stat().st_size > 1000
+    assert len(results.load(tmp_path / "widths.json")["runs"]) == 8
+    capsys.readouterr()

@@ -1,0 +1,88 @@
+"""Normals and mixtures against SciPy, brute force and each other (Appendix F)."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from ntkgp import Mixture, Normal
+
+RNG = np.random.default_rng(0)
+MEANS = RNG.normal(size=(5, 3, 2))
+VARS = RNG.uniform(0.1, 1.0, size=(5, 3, 2))
+Y = RNG.normal(size=(3, 2))
+MIXTURE = Mixture(MEANS, VARS)
+
+
+def test_moments_are_appendix_f_s():
+    mean = sum(MEANS) / 5
+    np.testing.assert_allclose(MIXTURE.mean, mean)
+    np.testing.assert_allclose(MIXTURE.var, sum(MEANS**2 - mean**2 + VARS) / 5)
+    np.testing.assert_allclose(MIXTURE.var, MIXTURE.epistemic_var + MIXTURE.noise_var)
+    matched = MIXTURE.moment_matched()
+    np.testing.assert_allclose(matched.mean, MIXTURE.mean)
+    np.testing.assert_allclose(matched.std, MIXTURE.std)
+
+
+def test_mixture_density_is_the_mean_of_densities():
+    each = stats.norm(MEANS, np.sqrt(VARS))
+    np.testing.assert_allclose(np.exp(MIXTURE.log_prob(Y)), each.pdf(Y).mean(axis=0))
+    np.testing.assert_allclose(MIXTURE.cdf(Y), each.cdf(Y).mean(axis=0))
+    one = Mixture(MEANS[:, :1, :1], VARS[:, :1, :1])
+    total, _ = integrate.quad(lambda y: np.exp(one.log_prob([[y]])).item(), -15, 15)
+    assert total == pytest.approx(1)
+
+
+def test_log_density_far_out_is_finite():
+    assert np.isfinite(MIXTURE.log_prob(Y + 1e4)).all()
+
+
+@pytest.mark.parametrize("q", [0.001, 0.3, 0.975])
+def test_quantiles_invert_the_distribution_function(q):
+    np.testing.assert_allclose(MIXTURE.cdf(MIXTURE.quantile(q)), q, atol=1e-12)
+    matched = MIXTURE.moment_matched()
+    np.testing.assert_allclose(matched.quantile(q), stats.norm(matched.mean, matched.std).ppf(q))
+
+
+@pytest.mark.parametrize(
+    "predictive", [MIXTURE, MIXTURE.moment_matched()], ids=["mixture", "normal"]
+)
+def test_intervals_hold_what_they_say(predictive):
+    low, high = predictive.interval(0.9)
+    np.testing.assert_allclose(predictive.cdf(high) - predictive.cdf(low), 0.9, atol=1e-10)
+    samples = predictive.sample(20_000, seed=1)
+    inside = ((samples >= low) & (samples <= high)).mean(axis=0)
+    assert np.abs(inside - 0.9).max() < 5 * np.sqrt(0.09 / 20_000)
+
+
+@pytest.mark.parametrize(
+    "predictive", [MIXTURE, MIXTURE.moment_matched()], ids=["mixture", "normal"]
+)
+def test_samples_have_the_moments(predictive):
+    samples = predictive.sample(20_000, seed=2)
+    assert samples.shape == (20_000, 3, 2)
+    std_error = predictive.std / np.sqrt(20_000)
+    assert np.all(np.abs(samples.mean(axis=0) - predictive.mean) < 5 * std_error)
+    assert np.all(np.abs(samples.var(axis=0) / predictive.var - 1) < 5 * np.sqrt(2 / 20_000))
+    np.testing.assert_array_equal(samples, predictive.sample(20_000, seed=2))
+
+
+def test_an_ensemble_of_one_is_its_member():
+    alone, member = Mixture(MEANS[:1], VARS[:1]), Normal(MEANS[0], np.zeros((3, 2)), VARS[0])
+    np.testing.assert_array_equal(alone.mean, member.mean)
+    np.testing.assert_array_equal(alone.epistemic_var, 0)
+    np.testing.assert_array_equal(alone.std, member.std)
+    np.testing.assert_allclose(alone.log_prob(Y), member.log_prob(Y), rtol=1e-12)
+    np.testing.assert_allclose(alone.interval(0.8), member.interval(0.8), rtol=1e-12)
+
+
+def test_a_mixture_without_noise_has_moments_but_no_density():
+    points = Mixture(MEANS)
+    np.testing.assert_allclose(points.var, MEANS.var(axis=0))
+    with pytest.raises(ValueError, match="moment_matched"):
+        points.log_prob(Y)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0, -0.1])
+def test_levels_outside_the_open_unit_interval_are_refused(level):
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        MIXTURE.interval(level)

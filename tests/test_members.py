@@ -1,0 +1,240 @@
+"""Members before training: Proposition 1, each method at initialisation, where randomness goes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ntkgp
+from helpers import (
+    architectures,
+    assert_covariance,
+    assert_not_covariance,
+    draws,
+    inputs_for,
+    mean_z,
+)
+from ntkgp import METHODS
+from ntkgp.member import Baselearner, member_keys
+from ntkgp.methods import PriorNetwork, Tangent
+from ntkgp.networks import scale, squared_norm
+
+WIDTH, DRAWS = 128, 1500
+
+
+def untrained(net, method, x, n=DRAWS, *, second_is_first=False):
+    """f̃₀ and its two parts, model and δ, over n members."""
+    learner = Baselearner(net, method, noise_std=0.1)
+
+    def sample(key):
+        keys = jax.random.split(key, 4)
+        keys = member_keys(0, 0)._replace(init=keys[0], tilde=keys[0 if second_is_first else 1])
+        theta, member = learner.draw(keys)
+        return learner.model(theta, member, x)[:, 0], learner.offset(member, x)[:, 0]
+
+    model, delta = draws(sample, n)
+    return model + delta, model, delta
+
+
+def correlation_z(a, b):
+    """Worst entry of the sample cross-moment of centred, independent a and b, in standard errors."""
+    moment = a.T @ b / len(a)
+    std_error = np.sqrt(np.outer((a**2).mean(0), (b**2).mean(0)) / len(a))
+    return np.max(np.abs(moment) / std_error)
+
+
+@pytest.mark.parametrize("parameterization", ["ntk", "standard"])
+@pytest.mark.parametrize("name", architectures(8))
+def test_proposition_1(name, parameterization):
+    """δ → GP(0, Θ - 𝒦), independent of f₀; f̃₀ = f₀ + δ → GP(0, Θ)."""
+    net = architectures(WIDTH, parameterization)[name]
+    x = jnp.asarray(inputs_for(net, 4), jnp.float32)
+    theta, nngp = (f(net, np.asarray(x, np.float64)) for f in (ntkgp.ntk, ntkgp.nngp))
+    f_tilde, f_0, delta = untrained(net, METHODS["ntkgp-param"], x)
+    assert_covariance(f_tilde, theta)
+    assert_covariance(delta, theta - nngp)
+    assert correlation_z(delta, f_0) < 5
+    # The controls.
+    assert_not_covariance(f_tilde, nngp)  # NNGP in place of NTK
+    unzeroed = ntkgp.Method("ntkgp", anchor="init", offset=Tangent(body=1.0, head=1.0))
+    assert_not_covariance(untrained(net, unzeroed, x)[0], theta)  # readout not zeroed
+
+
+def test_dependence_of_delta_on_f_0_vanishes_with_width():
+    """Independence is more than no correlation: the squares are uncorrelated too, in the limit."""
+    x = jnp.asarray([[1.0, 0.5]])
+    correlations = []
+    for width in (8, 512):
+        net = ntkgp.mlp(2, width=width, activation=ntkgp.layers.Relu())
+        _, f_0, delta = untrained(net, METHODS["ntkgp-param"], x)
+        correlations.append(np.corrcoef(delta[:, 0] ** 2, f_0[:, 0] ** 2)[0, 1])
+    std_error = 1 / np.sqrt(DRAWS)
+    assert correlations[0] > 5 * std_error  # the control: a narrow network
+    assert abs(correlations[1]) < 5 * std_error
+
+
+def test_proposition_1_fails_when_the_second_draw_is_the_first():
+    """The control for independence: θ̃ = θ₀, as when one key is both split and folded."""
+    net = architectures(WIDTH)["relu"]
+    x = jnp.asarray(inputs_for(net, 4), jnp.float32)
+    _, f_0, delta = untrained(net, METHODS["ntkgp-param"], x, second_is_first=True)
+    assert correlation_z(delta, f_0) > 10
+
+
+INITIAL = {
+    "deep-ensemble": lambda k, th: k,
+    "rp-param": lambda k, th: k,
+    "rp-fn": lambda k, th: 2 * k,
+    "ntkgp-param": lambda k, th: th,
+    "ntkgp-fn": lambda k, th: 2 * th,
+    "ntkgp-lin": lambda k, th: th,
+    "ntkgp-alt": lambda k, th: th,
+    "nngp": lambda k, th: k,
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_starts_from_its_prior(method):
+    """Function-space methods start from twice theirs (Appendix E)."""
+    net = ntkgp.mlp(2, width=WIDTH)
+    x = jnp.asarray(inputs_for(net, 4), jnp.float32)
+    k, theta = (f(net, np.asarray(x, np.float64)) for f in (ntkgp.nngp, ntkgp.ntk))
+    f_tilde, _, _ = untrained(net, METHODS[method], x)
+    expected = INITIAL[method](k, theta)
+    assert_covariance(f_tilde, expected)
+    assert mean_z(f_tilde, 0) < 5
+    assert_not_covariance(f_tilde, 2 * expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_jacobian_is_the_network_s_own(method):
+    """∇f̃₀ = ∇f₀ (criterion 2 of Appendix C): δ does not depend on what is trained."""
+    net = ntkgp.mlp(2, width=8)
+    learner = Baselearner(net, METHODS[method], noise_std=0.1)
+    theta, member = learner.draw(member_keys(0, 0))
+    x = jnp.ones((1, 2))
+    gradient = jax.grad(lambda t: learner.predict(t, member, x)[0, 0])(theta)
+    point = member.theta_tilde if METHODS[method].model == "tangent" else theta
+    expected = jax.grad(lambda t: net.apply(t, x)[0, 0])(point)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), gradient, expected
+    )
+
+
+def test_members_are_functions_of_seed_and_index():
+    same, again, other_index, other_seed = (
+        jax.random.key_data(jnp.stack(member_keys(*pair)))
+        for pair in ((3, 5), (3, 5), (3, 6), (4, 5))
+    )
+    np.testing.assert_array_equal(same, again)
+    everything = np.concatenate([same, other_index, other_seed])
+    assert len(np.unique(everything, axis=0)) == 12  # no key is used twice
+
+
+def test_target_noise_is_drawn_per_member_with_the_right_size():
+    net = ntkgp.mlp(1, width=4)
+    learner = Baselearner(net, METHODS["rp-param"], noise_std=0.3)
+    x, y = jnp.zeros((50, 1)), jnp.ones((50, 1))
+    noise = []
+    for index in range(40):
+        keys = member_keys(0, index)
+        noise.append(learner.training_set(keys, learner.draw(keys)[1], x, y).targets[:, 0] - 1)
+    noise = np.array(noise)
+    assert abs(noise.var() - 0.09) < 5 * 0.09 * np.sqrt(2 / noise.size)
+    assert np.abs(np.corrcoef(noise)[np.triu_indices(40, 1)]).max() < 5 / np.sqrt(50)
+
+
+def test_deep_ensembles_train_on_the_targets_themselves():
+    learner = Baselearner(ntkgp.mlp(1, width=4), METHODS["deep-ensemble"], noise_std=0.3)
+    keys = member_keys(0, 0)
+    y = jnp.ones((5, 1))
+    data = learner.training_set(keys, learner.draw(keys)[1], jnp.zeros((5, 1)), y)
+    np.testing.assert_array_equal(data.targets, y)
+
+
+@pytest.mark.parametrize("parameterization", ["ntk", "standard"])
+def test_weighted_norm_of_a_draw_is_the_number_of_parameters(parameterization):
+    net = architectures(32, parameterization)["conv-residual"]
+    norms = draws(lambda key: squared_norm(net, net.init(key)), 200)
+    size = sum(leaf.size for leaf in jax.tree.leaves(net.init(jax.random.key(0))))
+    assert abs(norms.mean() - size) < 5 * np.sqrt(2 * size / 200)
+
+
+def test_scale_touches_body_and_readout_apart():
+    net = ntkgp.mlp(2, width=4)
+    theta = net.init(jax.random.key(0))
+    scaled = scale(net, theta, body=2.0, head=0.0)
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, 2 * b), scaled.body, theta.body)
+    assert all((leaf == 0).all() for leaf in jax.tree.leaves(scaled.readout))
+
+
+def test_the_loss_is_the_paper_s_objective_scaled():
+    """Σ_n ‖y' - f̃‖²/2σ² + ½‖θ - θ₀‖²_Λ = N/σ² · loss, written out by hand."""
+    net = ntkgp.mlp(1, 2, width=4, parameterization="standard", w_std=1.2, b_std=0.3)
+    learner = Baselearner(net, METHODS["ntkgp-param"], noise_std=0.5)
+    keys = member_keys(0, 0)
+    theta_0, member = learner.draw(keys)
+    x, y = jnp.linspace(-1, 1, 6)[:, None], jnp.ones((6, 2))
+    data = learner.training_set(keys, member, x, y)
+    theta = jax.tree.map(lambda leaf: leaf + 0.1, theta_0)
+    residual = data.targets - learner.predict(theta, member, x)
+    sizes = jax.tree.leaves(jax.tree.map(jnp.size, theta))
+    lambdas = [1.44 / 1, 0.09, 1.44 / 4, 0.09, 1.44 / 4, 0.09]
+    penalty = sum(0.01 * size / var for size, var in zip(sizes, lambdas, strict=True))
+    by_hand = (residual**2).sum() / (2 * 0.25) + penalty / 2
+    assert float(learner.loss(theta, member, data, 6)) * 6 / 0.25 == pytest.approx(
+        float(by_hand), rel=1e-5
+    )
+
+
+def test_mini_batch_losses_average_to_the_full_loss():
+    net = ntkgp.mlp(1, width=4)
+    learner = Baselearner(net, METHODS["rp-param"], noise_std=0.5)
+    keys = member_keys(0, 0)
+    theta, member = learner.draw(keys)
+    theta = jax.tree.map(lambda leaf: leaf + 0.1, theta)
+    x = jnp.linspace(-1, 1, 6)[:, None]
+    data = learner.training_set(keys, member, x, jnp.sin(x))
+    halves = [
+        learner.loss(theta, member, type(data)(*(v[rows] for v in data)), 6)
+        for rows in (slice(0, 3), slice(3, 6))
+    ]
+    assert np.mean(halves) == pytest.approx(float(learner.loss(theta, member, data, 6)), rel=1e-5)
+
+
+def test_methods_keep_only_the_parameter_sets_of_table_2():
+    """Sets stored at train time beside θ itself: Table 2, right."""
+    net = ntkgp.mlp(1, width=4)
+    stored = {}
+    for name, method in METHODS.items():
+        _, member = Baselearner(net, method, 0.1).draw(member_keys(0, 0))
+        stored[name] = 1 + sum(params is not None for params in member)
+    assert stored == {
+        "deep-ensemble": 1,
+        "rp-param": 2,
+        "rp-fn": 2,
+        "ntkgp-param": 3,
+        "ntkgp-fn": 3,
+        "ntkgp-lin": 3,
+        "ntkgp-alt": 3,
+        "nngp": 2,
+    }
+
+
+def test_offsets_are_what_the_table_says():
+    assert METHODS["rp-fn"].offset == PriorNetwork()
+    assert METHODS["ntkgp-fn"].offset == Tangent(body=2**0.5, head=1.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("ntkgp-fn", {"noise_std": 0.0}, "ntkgp-param"),
+        ("ntkgp-param", {"noise_std": -0.1}, "noise_std"),
+        ("ntkgp-param", {"noise_std": float("nan")}, "noise_std"),
+        ("rp-param", {"noise_std": 0.1, "weight_decay": 0.1}, "weight_decay"),
+    ],
+)
+def test_bad_options_are_refused_in_words(method, options, words):
+    with pytest.raises(ValueError, match=words):
+        Baselearner(ntkgp.mlp(1, width=4), METHODS[method], **options)

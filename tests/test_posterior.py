@@ -1,0 +1,223 @@
+"""Table 1 against its formulas in plain inverses, scikit-learn and SciPy, and against Proposition 2."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Kernel
+
+import ntkgp
+from helpers import architectures, assert_covariance, inputs_for, mean_z, smallest_eigenvalue
+from ntkgp import LAWS, Posterior
+
+ARCHITECTURES = architectures(8)
+
+
+def problem(net, n=6, t=5, c=2):
+    rng = np.random.default_rng(3)
+    return inputs_for(net, n), rng.normal(size=(n, c)), inputs_for(net, t, seed=1)
+
+
+def table_1(net, law, x, y, t, noise_var):
+    """The row of Table 1 written out with inverses."""
+    pairs = {"dd": (x, None), "td": (t, x), "tt": (t, None)}
+    k, th = ({n: f(net, *pair) for n, pair in pairs.items()} for f in (ntkgp.nngp, ntkgp.ntk))
+    eye = noise_var * np.eye(len(x))
+    if law == "nngp":
+        inverse = np.linalg.inv(k["dd"] + eye)
+        return k["td"] @ inverse @ y, k["tt"] - k["td"] @ inverse @ k["td"].T
+    inverse = np.linalg.inv(th["dd"] + eye)
+    mean = th["td"] @ inverse @ y
+    if law == "ntkgp":
+        return mean, th["tt"] - th["td"] @ inverse @ th["td"].T
+    cross = th["td"] @ inverse @ k["td"].T
+    return mean, k["tt"] - cross - cross.T + th["td"] @ inverse @ (k["dd"] + eye) @ inverse @ th[
+        "td"
+    ].T
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.3])
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_laws_equal_table_1(name, law, noise_std):
+    net = ARCHITECTURES[name]
+    x, y, t = problem(net)
+    noise_var = noise_std**2 if law != "deep-ensemble" else 0.0
+    mean, cov = table_1(net, law, x, y, t, noise_var)
+    posterior = Posterior(net, x, y, law=law, noise_std=noise_std)
+    predicted = posterior.predict(t)
+    np.testing.assert_allclose(predicted.mean, mean, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(posterior.mean(t), mean, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(posterior.covariance(t), cov, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(
+        predicted.epistemic_var, np.repeat(np.diag(cov)[:, None], 2, 1), atol=1e-9
+    )
+    assert predicted.noise_var == noise_std**2
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.3])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_proposition_2(name, noise_std):
+    """Σ_NTKGP ⪰ Σ_DE or Σ_RP ⪰ Σ_NNGP, on training and test points together."""
+    net = ARCHITECTURES[name]
+    x, y, t = problem(net, c=1)
+    middle = "randomised-prior" if noise_std else "deep-ensemble"
+    where = np.concatenate([x, t])
+    ntkgp_cov, middle_cov, nngp_cov = (
+        Posterior(net, x, y, law=law, noise_std=noise_std).covariance(where)
+        for law in ("ntkgp", middle, "nngp")
+    )
+    assert smallest_eigenvalue(ntkgp_cov - middle_cov) > -1e-10
+    assert smallest_eigenvalue(middle_cov - nngp_cov) > -1e-10
+    # The control: the chain the other way round, and the untrained prior in place of the posterior.
+    assert smallest_eigenvalue(nngp_cov - middle_cov) < -0.5
+    assert smallest_eigenvalue(middle_cov - ntkgp_cov) < -0.5
+    assert smallest_eigenvalue(ntkgp_cov - ntkgp.nngp(net, where)) < -1e-3
+
+
+def test_proposition_2_s_difference_is_the_proof_s():
+    """Σ_RP - Σ_NNGP = U (𝒦 + σ²I) Uᵀ, U = Θ_td (Θ_dd + σ²I)⁻¹ - 𝒦_td (𝒦_dd + σ²I)⁻¹."""
+    net = ARCHITECTURES["erf"]
+    x, y, t = problem(net, c=1)
+    eye = 0.09 * np.eye(len(x))
+    k, th = ntkgp.nngp(net, x), ntkgp.ntk(net, x)
+    u = ntkgp.ntk(net, t, x) @ np.linalg.inv(th + eye) - ntkgp.nngp(net, t, x) @ np.linalg.inv(
+        k + eye
+    )
+    rp, nngp = (
+        Posterior(net, x, y, law=law, noise_std=0.3).covariance(t)
+        for law in ("randomised-prior", "nngp")
+    )
+    np.testing.assert_allclose(rp - nngp, u @ (k + eye) @ u.T, atol=1e-12)
+
+
+class SklearnNTK(Kernel):
+    """Θ of the erf network as a scikit-learn kernel."""
+
+    def __init__(self, net):
+        self.net = net
+
+    def __call__(self, x, y=None, eval_gradient=False):
+        return ntkgp.ntk(self.net, x, y)
+
+    def diag(self, x):
+        return ntkgp.ntk(self.net, x, diagonal=True)
+
+    def is_stationary(self):
+        return False
+
+    theta = np.empty(0)
+
+    @property
+    def bounds(self):
+        return np.empty((0, 2))
+
+
+def test_ntkgp_law_equals_scikit_learn():
+    net = ARCHITECTURES["erf"]
+    x, y, t = problem(net)
+    reference = GaussianProcessRegressor(SklearnNTK(net), alpha=0.09, optimizer=None).fit(
+        x, y[:, 0]
+    )
+    mean, cov = reference.predict(t, return_cov=True)
+    ours = Posterior(net, x, y[:, :1], law="ntkgp", noise_std=0.3)
+    np.testing.assert_allclose(ours.predict(t).mean[:, 0], mean, rtol=1e-9)
+    np.testing.assert_allclose(ours.covariance(t), cov, rtol=1e-8, atol=1e-10)
+    assert ours.log_marginal_likelihood() == pytest.approx(
+        reference.log_marginal_likelihood_value_, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("law", ["nngp", "ntkgp"])
+def test_log_marginal_likelihood_equals_scipy(law):
+    net = ARCHITECTURES["relu"]
+    x, y, _ = problem(net)
+    cov = {"nngp": ntkgp.nngp, "ntkgp": ntkgp.ntk}[law](net, x) + 0.09 * np.eye(len(x))
+    expected = sum(
+        stats.multivariate_normal(np.zeros(len(x)), cov).logpdf(column) for column in y.T
+    )
+    assert Posterior(net, x, y, law=law, noise_std=0.3).log_marginal_likelihood() == pytest.approx(
+        expected, rel=1e-10
+    )
+
+
+@pytest.mark.parametrize("law", ["deep-ensemble", "randomised-prior"])
+def test_laws_that_are_no_posterior_have_no_marginal_likelihood(law):
+    net = ARCHITECTURES["relu"]
+    x, y, _ = problem(net)
+    with pytest.raises(ValueError, match="not the posterior"):
+        Posterior(net, x, y, law=law).log_marginal_likelihood()
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_samples_have_the_law_s_mean_and_covariance(law):
+    net = ARCHITECTURES["erf"]
+    x, y, t = problem(net)
+    posterior = Posterior(net, x, y, law=law, noise_std=0.3)
+    samples = posterior.sample(t, 4000, seed=1)
+    assert samples.shape == (4000, len(t), 2)
+    for c in range(2):
+        assert mean_z(samples[:, :, c], posterior.mean(t)[:, c]) < 5
+        assert_covariance(samples[:, :, c] - posterior.mean(t)[:, c], posterior.covariance(t))
+    np.testing.assert_array_equal(samples, posterior.sample(t, 4000, seed=1))
+
+
+def test_noise_free_laws_interpolate():
+    net = ARCHITECTURES["relu"]
+    x, y, _ = problem(net)
+    for law in LAWS:
+        predicted = Posterior(net, x, y, law=law, noise_std=0.0).predict(x)
+        np.testing.assert_allclose(predicted.mean, y, atol=1e-6)
+        np.testing.assert_allclose(predicted.epistemic_var, 0, atol=1e-6)
+
+
+def test_several_outputs_are_independent_problems():
+    net = ARCHITECTURES["erf"]
+    x, y, t = problem(net, c=3)
+    together = Posterior(net, x, y).predict(t).mean
+    for c in range(3):
+        np.testing.assert_allclose(
+            together[:, [c]], Posterior(net, x, y[:, c]).predict(t).mean, rtol=1e-10
+        )
+
+
+def test_duplicated_inputs_without_noise_fail_in_words_and_jitter_helps():
+    net = ntkgp.mlp(1)
+    x, y = np.zeros((3, 1)), np.zeros((3, 1))
+    with pytest.raises(ntkgp.NotPositiveDefinite, match="duplicated"):
+        Posterior(net, x, y, noise_std=0.0)
+    assert np.isfinite(Posterior(net, x, y, noise_std=0.0, jitter=1e-6).predict(x).mean).all()
+
+
+def test_the_message_s_jitter_is_enough():
+    net = ntkgp.mlp(1)
+    x = np.linspace(-0.1, 0.1, 40)[:, None]
+    with pytest.raises(ntkgp.NotPositiveDefinite) as error:
+        Posterior(net, x, np.sin(x), noise_std=0.0)
+    jitter = float(str(error.value).split("jitter=")[1].split()[0])
+    assert np.isfinite(
+        Posterior(net, x, np.sin(x), noise_std=0.0, jitter=jitter).predict(x).mean
+    ).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"law": "gp"}, "ntkgp"),
+        ({"noise_std": -1.0}, "noise_std"),
+        ({"y": np.zeros(4)}, "one row"),
+        ({"y": np.array([np.nan] * 6)}, "row 0"),
+        ({"x": np.zeros((6, 7))}, "shape"),
+    ],
+)
+def test_bad_arguments_are_refused_in_words(change, words):
+    net = ntkgp.mlp(3)
+    arguments = {
+        "x": inputs_for(net, 6),
+        "y": np.zeros(6),
+        "law": "ntkgp",
+        "noise_std": 0.1,
+    } | change
+    x, y = arguments.pop("x"), arguments.pop("y")
+    with pytest.raises(ValueError, match=words):
+        Posterior(net, x, y, **arguments)

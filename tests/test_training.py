@@ -1,0 +1,394 @@
+"""Training: exactness where there is a closed form, and agreement of every way to train."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import ntkgp
+from helpers import assert_covariance, assert_not_covariance, dense_jacobian, flat, mean_z
+from ntkgp import METHODS, Descent, GaussNewton, fit
+from ntkgp.member import Baselearner, Member, TrainingSet, member_keys
+from ntkgp.training import descent
+from ntkgp.training.common import draw_members
+
+X = np.array([[-1.5], [-0.6], [0.4], [1.3]])
+Y = np.sin(2 * X)
+T = np.linspace(-2, 2, 5)[:, None]
+NOISE = 0.3
+LINEAR = [name for name, method in METHODS.items() if method.linear]
+
+
+def drawn(method, net, indices=range(3), seed=0):
+    learner = Baselearner(net, METHODS[method], NOISE)
+    x, y = jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32)
+    return learner, draw_members(learner, seed, indices, x, y)
+
+
+def one(tree, k):
+    return jax.tree.map(lambda leaf: leaf[k], tree)
+
+
+def closed_form(learner, draw, k, t):
+    """f̃₀(t) + Θ̂_td (Θ̂_dd + σ²I)⁻¹ (y' - f̃₀(x)) in float64, from whole Jacobians at member k."""
+    net = learner.net
+    with jax.enable_x64(True):
+        theta, member = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf[k], jnp.float64), (draw.theta, draw.member)
+        )
+        point = member.theta_tilde if learner.method.model == "tangent" else theta
+        var = flat(net.prior_var(), point)
+        keep = flat(net.readout(), point) if learner.method.trains == "readout" else 1.0
+        j_d, j_t = (dense_jacobian(net.apply, point, jnp.asarray(x)) for x in (X, t))
+        f_d, f_t = (learner.predict(theta, member, jnp.asarray(x))[:, 0] for x in (X, t))
+        gram = (j_d * var * keep) @ j_d.T + NOISE**2 * jnp.eye(len(X))
+        targets = jnp.asarray(np.asarray(draw.data.targets[k][:, 0], np.float64))
+        return np.asarray(f_t + (j_t * var * keep) @ j_d.T @ jnp.linalg.solve(gram, targets - f_d))
+
+
+@pytest.mark.parametrize("parameterization", ["ntk", "standard"])
+@pytest.mark.parametrize("method", LINEAR)
+def test_linear_members_are_exact(method, parameterization):
+    """NTKGP-Lin under its own empirical NTK, and readout-only training under its own features."""
+    net = ntkgp.mlp(1, width=32, parameterization=parameterization)
+    learner, draws = drawn(method, net)
+    outputs = fit(net, X, Y, method=method, members=3, noise_std=NOISE).outputs(T)[:, :, 0]
+    for k in range(3):
+        np.testing.assert_allclose(
+            outputs[k], closed_form(learner, draws, k, T), rtol=1e-4, atol=2e-5
+        )
+    initial = jax.vmap(learner.predict, in_axes=(0, 0, None))(
+        draws.theta, draws.member, jnp.asarray(T, jnp.float32)
+    )
+    assert np.abs(outputs - initial[:, :, 0]).max() > 0.1  # the control: it has moved
+
+
+def test_ntkgp_lin_members_are_draws_from_the_posterior_of_their_empirical_ntk():
+    """Many (θ₀, ε) at one fixed θ̃: mean and covariance of the GP posterior with prior J Λ Jᵀ."""
+    net, n = ntkgp.mlp(1, width=16), 1000
+    learner, draws = drawn("ntkgp-lin", net, range(n))
+    tilde = one(draws.member.theta_tilde, 0)
+    shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), tilde)
+    draws = draws._replace(member=Member(draws.member.theta_0, shared))
+    trained = GaussNewton()(learner, draws, None, False)
+    predict = jax.vmap(learner.predict, in_axes=(0, 0, None))
+    outputs = np.asarray(predict(trained.theta, trained.member, jnp.asarray(T, jnp.float32)))[
+        :, :, 0
+    ]
+    with jax.enable_x64(True):
+        tilde = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), tilde)
+        var = flat(net.prior_var(), tilde)
+        j_d, j_t = (
+            np.asarray(dense_jacobian(net.apply, tilde, jnp.asarray(x)) * jnp.sqrt(var))
+            for x in (X, T)
+        )
+    gain = j_t @ j_d.T @ np.linalg.inv(j_d @ j_d.T + NOISE**2 * np.eye(len(X)))
+    mean, cov = gain @ Y[:, 0], j_t @ j_t.T - gain @ j_d @ j_t.T
+    assert mean_z(outputs, mean) < 5
+    assert_covariance(outputs - mean, cov)
+    assert_not_covariance(outputs - mean, j_t @ j_t.T)  # the control: the prior
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gauss_newton_ends_where_a_long_descent_ends(method):
+    """The two solvers share nothing but the loss."""
+    net = ntkgp.mlp(1, width=256, depth=1)
+    slow = fit(
+        net,
+        X,
+        Y,
+        method=method,
+        members=2,
+        noise_std=NOISE,
+        trainer=Descent(
+            optax.adam(optax.exponential_decay(0.01, 1000, 0.6)), epochs=8000, evaluate_every=8000
+        ),
+    )
+    fast = fit(
+        net,
+        X,
+        Y,
+        method=method,
+        members=2,
+        noise_std=NOISE,
+        trainer=GaussNewton(max_steps=300, tolerance=1e-7),
+    )
+    assert np.all(fast.objectives <= slow.objectives * 1.001 + 1e-5)
+    if METHODS[method].anchor == "init":  # strongly convex near the start, so one minimum
+        np.testing.assert_allclose(fast.outputs(T), slow.outputs(T), atol=0.02)
+
+
+def test_gauss_newton_never_raises_the_objective():
+    losses = fit(ntkgp.mlp(1, width=64), X, Y, members=3, noise_std=NOISE).losses
+    assert np.all(np.diff(losses, axis=1) <= 0)
+
+
+@pytest.mark.parametrize("method", ["ntkgp-param", "rp-param"])
+def test_both_parameterisations_train_to_one_function_at_large_width(method):
+    """A descent that knows nothing of Λ but through the loss; wide, so nearly linear."""
+    outputs = {}
+    for parameterization in ("ntk", "standard"):
+        net = ntkgp.mlp(1, width=2048, depth=1, parameterization=parameterization)
+        rate = 0.02 if parameterization == "ntk" else 0.0005
+        optimizer = optax.adam(optax.exponential_decay(rate, 1000, 0.5))
+        ensemble = fit(
+            net,
+            X,
+            Y,
+            method=method,
+            members=2,
+            noise_std=NOISE,
+            trainer=Descent(optimizer, epochs=5000, evaluate_every=5000),
+        )
+        outputs[parameterization] = ensemble.outputs(T)
+    np.testing.assert_allclose(outputs["ntk"], outputs["standard"], atol=0.03)
+    # The control: the two laws of the same network with another prior do differ by more.
+    other = ntkgp.mlp(1, width=2048, depth=1, w_std=1.0)
+    different = fit(other, X, Y, method=method, members=2, noise_std=NOISE).outputs(T)
+    assert np.abs(outputs["ntk"] - different).max() > 0.1
+
+
+@pytest.mark.parametrize("law_of", ["rp-param", "ntkgp-param", "ntkgp-alt", "deep-ensemble"])
+def test_wide_ensembles_follow_their_law(law_of):
+    """Corollary 1 and Table 1: mean and covariance over members of a wide, nearly linear network."""
+    net = ntkgp.mlp(1, width=2048, depth=1)
+    noise = 0.0 if law_of == "deep-ensemble" else NOISE
+    ensemble = fit(
+        net, X, Y, method=law_of, members=500, noise_std=noise, trainer=GaussNewton(tolerance=1e-6)
+    )
+    outputs = ensemble.outputs(T)[:, :, 0].astype(float)
+    law = ntkgp.Posterior(net, X, Y, law=METHODS[law_of].law, noise_std=noise)
+    assert mean_z(outputs, law.mean(T)[:, 0]) < 5
+    assert_covariance(outputs - law.mean(T)[:, 0], law.covariance(T), z=6)  # 1/width is not quite 0
+    wrong = "nngp" if METHODS[law_of].law == "ntkgp" else "ntkgp"
+    control = ntkgp.Posterior(net, X, Y, law=wrong, noise_std=noise or 0.1).covariance(T)
+    assert_not_covariance(outputs - law.mean(T)[:, 0], control)
+
+
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        GaussNewton(max_steps=5),
+        Descent(optax.sgd(0.01), epochs=20),
+        Descent(optax.adam(0.01), epochs=5, batch_size=2),
+    ],
+    ids=["gauss-newton", "full-batch", "mini-batch"],
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_member_is_the_same_alone_and_in_company(method, trainer):
+    net = ntkgp.mlp(1, width=16)
+    options = {"method": method, "noise_std": NOISE, "seed": 4, "trainer": trainer}
+    company = fit(net, X, Y, members=[0, 2, 5], **options)
+    alone = fit(net, X, Y, members=[2], **options)
+    np.testing.assert_allclose(company.outputs(T)[1], alone.outputs(T)[0], rtol=2e-3, atol=2e-4)
+    assert np.abs(company.outputs(T)[0] - alone.outputs(T)[0]).max() > 1e-2  # the control
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_members_in_turn_equal_members_together(at_once):
+    net = ntkgp.mlp(1, width=16)
+    for make in (
+        lambda n: GaussNewton(max_steps=5, members_at_once=n),
+        lambda n: Descent(optax.adam(0.01), epochs=5, batch_size=2, members_at_once=n),
+    ):
+        together, in_turn = (fit(net, X, Y, members=3, trainer=make(n)) for n in (None, at_once))
+        np.testing.assert_allclose(in_turn.outputs(T), together.outputs(T), rtol=2e-3, atol=2e-4)
+
+
+def test_training_continues_from_its_state():
+    """One pytree carries all: 2 + 3 epochs from a state that went through NumPy are 5 epochs."""
+    learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=16))
+    trainer = Descent(optax.adam(0.01), epochs=5, batch_size=2)
+    state = descent.start(trainer, learner, draws, None)
+    whole, _ = descent.run_epochs(trainer, learner, state, draws, 5)
+    half, _ = descent.run_epochs(trainer, learner, state, draws, 2)
+    half = jax.tree.map(jnp.asarray, jax.tree.map(np.asarray, half))
+    resumed, _ = descent.run_epochs(trainer, learner, half, draws, 3)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), whole, resumed
+    )
+
+
+def test_mini_batches_visit_every_example_once_an_epoch():
+    """Plain gradient descent on a loss linear in the batch: the sum of updates tells the visits."""
+    learner, draws = drawn("deep-ensemble", ntkgp.mlp(1, width=8), range(1))
+    seen = []
+    draw = one(draws._replace(data=draws.data._replace(x=draws.data.x[None])), 0)
+    trainer = Descent(optax.sgd(0.0), epochs=1, batch_size=2)
+
+    def spy(learner_, theta, member, batch, n):
+        jax.debug.callback(lambda x: seen.extend(np.asarray(x).ravel().tolist()), batch.x)
+        return jnp.sum(jax.tree.leaves(theta)[0]) * 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Baselearner, "loss", spy)
+        carry = (draw.theta, trainer.optimizer.init(draw.theta))
+        for epoch in range(2):
+            descent._epoch(trainer, learner, draw, carry, jnp.asarray(epoch))
+    jax.effects_barrier()
+    first, second = seen[:4], seen[4:]
+    assert sorted(first) == sorted(second) == sorted(np.float32(X).ravel().tolist())
+
+
+def test_learning_rate_schedules_are_followed():
+    """A schedule that is 0 after the first step stops training there."""
+    net = ntkgp.mlp(1, width=8)
+    schedule = optax.piecewise_constant_schedule(0.01, {1: 0.0})
+    once, many = (
+        fit(net, X, Y, members=1, trainer=Descent(optax.sgd(schedule), epochs=n)) for n in (1, 9)
+    )
+    np.testing.assert_allclose(once.outputs(T), many.outputs(T), rtol=1e-6)
+
+
+def test_early_stopping_keeps_each_member_s_best_parameters():
+    net = ntkgp.mlp(1, width=64)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (20, 1))
+    noisy, clean = np.sin(x) + rng.normal(size=x.shape), np.sin(T)
+    trainer = Descent(optax.adam(0.01), epochs=400, patience=10)
+    ensemble = fit(
+        net, x, noisy, method="deep-ensemble", members=3, trainer=trainer, validation=(T, clean)
+    )
+    assert ensemble.losses.shape[1] < 400  # it stopped
+    assert ensemble.validation_losses.shape == ensemble.losses.shape
+    final = 0.5 * np.mean((ensemble.outputs(T) - clean) ** 2, axis=(1, 2))
+    np.testing.assert_allclose(final, ensemble.validation_losses.min(axis=1), rtol=1e-4)
+    # Each stopped patience evaluations after the last member's best.
+    last_best = ensemble.validation_losses.argmin(axis=1).max()
+    assert ensemble.losses.shape[1] == last_best + 1 + 10
+
+
+def test_validation_uses_the_member_s_own_delta():
+    net = ntkgp.mlp(1, width=32)
+    trainer = Descent(optax.adam(0.01), epochs=30)
+    ensemble = fit(net, X, Y, members=2, trainer=trainer, validation=(T, np.sin(2 * T)))
+    final = 0.5 * np.mean((ensemble.outputs(T) - np.sin(2 * T)) ** 2, axis=(1, 2))
+    np.testing.assert_allclose(final, ensemble.validation_losses.min(axis=1), rtol=1e-4)
+
+
+def test_a_member_that_diverges_is_named_and_left_out():
+    """One member's target noise is made infinite; the others must not notice."""
+    net = ntkgp.mlp(1, width=8)
+    trainer = Descent(optax.sgd(0.01), epochs=3)
+
+    def sabotaged(learner, draws, validation, progress):
+        targets = draws.data.targets.at[1].set(1e30)
+        return trainer(
+            learner, draws._replace(data=draws.data._replace(targets=targets)), validation, progress
+        )
+
+    with pytest.warns(ntkgp.MemberFailure, match="member 7 "):
+        ensemble = fit(net, X, Y, members=[3, 7, 9], trainer=sabotaged)
+    assert ensemble.failed == (7,)
+    assert ensemble.indices == (3, 9)
+    assert np.isfinite(ensemble.outputs(T)).all()
+    clean = fit(net, X, Y, members=[3, 7, 9], trainer=trainer)
+    np.testing.assert_allclose(ensemble.outputs(T), clean.outputs(T)[[0, 2]], rtol=1e-5)
+
+
+def test_when_no_member_survives_there_is_an_error():
+    with pytest.raises(FloatingPointError, match="learning rate"):
+        fit(ntkgp.mlp(1, width=8), X, Y, members=2, trainer=Descent(optax.sgd(1e20), epochs=5))
+
+
+def test_weight_decay_shrinks_a_deep_ensemble():
+    net = ntkgp.mlp(1, width=16)
+    trainer = Descent(optax.adam(0.01), epochs=200, evaluate_every=200)
+    sizes = [
+        sum(
+            float(jnp.sum(leaf**2))
+            for leaf in jax.tree.leaves(
+                fit(
+                    net,
+                    X,
+                    Y,
+                    method="deep-ensemble",
+                    members=2,
+                    trainer=trainer,
+                    weight_decay=decay,
+                ).theta
+            )
+        )
+        for decay in (0.0, 0.1)
+    ]
+    assert sizes[1] < 0.9 * sizes[0]
+
+
+def test_readout_training_leaves_the_body_alone():
+    net = ntkgp.mlp(1, width=16)
+    theta_0, _ = Baselearner(net, METHODS["nngp"], NOISE).draw(member_keys(0, 0))
+    for trainer in (GaussNewton(), Descent(optax.adamw(0.01, weight_decay=0.5), epochs=5)):
+        theta = fit(net, X, Y, method="nngp", members=1, noise_std=NOISE, trainer=trainer).theta
+        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[0], b), theta.body, theta_0.body)
+        assert np.abs(theta.readout.w[0] - theta_0.readout.w).max() > 1e-3
+
+
+def test_delta_is_computed_once_a_fit(monkeypatch):
+    calls = []
+    original = ntkgp.methods.Tangent.__call__
+    monkeypatch.setattr(
+        ntkgp.methods.Tangent, "__call__", lambda *a: calls.append(1) or original(*a)
+    )
+    jax.clear_caches()
+    fit(ntkgp.mlp(1, width=8), X, Y, members=3, trainer=Descent(optax.sgd(0.01), epochs=50))
+    assert len(calls) == 1  # traced once, for the cache; never inside a step
+
+
+def test_a_second_fit_compiles_no_new_step():
+    optimizer, net = optax.adam(0.01), ntkgp.mlp(1, width=8)
+    fit(net, X, Y, members=2, trainer=Descent(optimizer, epochs=2))
+    compiled = descent.run_epochs._cache_size()
+    fit(ntkgp.mlp(1, width=8), X + 1, Y, members=2, seed=3, trainer=Descent(optimizer, epochs=2))
+    assert descent.run_epochs._cache_size() == compiled
+
+
+def test_noise_free_ntkgp_interpolates():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ensemble = fit(
+            ntkgp.mlp(1, width=256),
+            X,
+            Y,
+            members=3,
+            noise_std=0.0,
+            trainer=GaussNewton(tolerance=1e-6),
+        )
+    np.testing.assert_allclose(
+        ensemble.outputs(X)[:, :, 0], np.broadcast_to(Y[:, 0], (3, 4)), atol=0.02
+    )
+    assert ensemble.outputs(T).std(axis=0).max() > 0.05  # and yet the members differ elsewhere
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"members": 0}, "members"),
+        ({"members": [1, 1]}, "distinct"),
+        ({"method": "bagging"}, "ntkgp-param"),
+        ({"y": np.zeros(3)}, "rows"),
+        ({"y": np.array([0, 0, np.inf, 0.0])}, "row 2"),
+        ({"x": np.zeros((4, 2))}, "shape"),
+        ({"validation": (T, T)}, "Descent"),
+    ],
+)
+def test_bad_arguments_are_refused_in_words(change, words):
+    arguments = {"x": X, "y": Y} | change
+    with pytest.raises(ValueError, match=words):
+        fit(ntkgp.mlp(1, width=4), arguments.pop("x"), arguments.pop("y"), **arguments)
+
+
+def test_bad_trainer_options_are_refused_in_words():
+    with pytest.raises(ValueError, match="batch_size"):
+        Descent(optax.sgd(0.1), epochs=1, batch_size=0)
+    with pytest.raises(ValueError, match="weight_decay"):
+        fit(ntkgp.mlp(1, width=4), X, Y, method="deep-ensemble", members=1, weight_decay=0.1)
+
+
+def test_training_set_holds_what_a_step_needs():
+    learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=8), range(2))
+    assert isinstance(draws.data, TrainingSet)
+    member = one(draws.member, 1)
+    np.testing.assert_allclose(draws.data.delta[1], learner.offset(member, draws.data.x), rtol=1e-5)
