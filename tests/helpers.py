@@ -59,6 +59,12 @@ def architectures(width, parameterization="ntk"):
     }
 
 
+ARCHITECTURES_AND_PARAMETERISATIONS = [(name, "ntk") for name in architectures(8)] + [
+    ("erf", "standard"),
+    ("conv-pool", "standard"),
+]
+
+
 def inputs_for(net, n, seed=0):
     """Inputs of the right shape, of the size of standardised data."""
     return np.random.default_rng(seed).normal(size=(n, *net.input_shape))

@@ -11,6 +11,7 @@ import pytest
 import ntkgp
 from helpers import (
     ACTIVATIONS,
+    ARCHITECTURES_AND_PARAMETERISATIONS,
     architectures,
     assert_covariance,
     assert_not_covariance,
@@ -84,8 +85,7 @@ def test_duals_are_finite_for_zero_and_for_large_inputs(phi):
 ARCHITECTURES = list(architectures(8))
 
 
-@pytest.mark.parametrize("parameterization", ["ntk", "standard"])
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_random_networks_have_the_nngp_kernel(name, parameterization):
     net = architectures(128, parameterization)[name]
     x = jnp.asarray(inputs_for(net, 4), jnp.float32)
@@ -94,8 +94,7 @@ def test_random_networks_have_the_nngp_kernel(name, parameterization):
     assert_not_covariance(outputs, ntkgp.ntk(net, np.asarray(x)))  # the control
 
 
-@pytest.mark.parametrize("parameterization", ["ntk", "standard"])
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_random_networks_have_the_ntk_on_average(name, parameterization):
     """The mean of the empirical NTK over draws, up to its O(1/width) bias, is Θ."""
     net = architectures(128, parameterization)[name]

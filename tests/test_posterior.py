@@ -91,6 +91,24 @@ def test_proposition_2_s_difference_is_the_proof_s():
     np.testing.assert_allclose(rp - nngp, u @ (k + eye) @ u.T, atol=1e-12)
 
 
+def test_proposition_2_s_second_difference_is_the_proof_s():
+    """Σ_NTKGP - Σ_RP = U₁ + U₂ Δ_dd U₂ᵀ with Δ = Θ - 𝒦 (Eq. 26 to 28)."""
+    net = ARCHITECTURES["relu"]
+    x, y, t = problem(net, c=1)
+    theta = {"dd": ntkgp.ntk(net, x), "td": ntkgp.ntk(net, t, x), "tt": ntkgp.ntk(net, t)}
+    delta = {
+        "dd": theta["dd"] - ntkgp.nngp(net, x),
+        "td": theta["td"] - ntkgp.nngp(net, t, x),
+        "tt": theta["tt"] - ntkgp.nngp(net, t),
+    }
+    weights = delta["td"] @ np.linalg.pinv(delta["dd"])
+    u_1 = delta["tt"] - weights @ delta["td"].T
+    u_2 = theta["td"] @ np.linalg.inv(theta["dd"] + 0.09 * np.eye(len(x))) - weights
+    both = (Posterior(net, x, y, law=law, noise_std=0.3) for law in ("ntkgp", "randomised-prior"))
+    larger, smaller = (posterior.covariance(t) for posterior in both)
+    np.testing.assert_allclose(larger - smaller, u_1 + u_2 @ delta["dd"] @ u_2.T, atol=1e-10)
+
+
 class SklearnNTK(Kernel):
     """Θ of the erf network as a scikit-learn kernel."""
 

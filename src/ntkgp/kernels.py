@@ -241,8 +241,8 @@ def empirical_ntk(
         params: θ.
         x1, x2: batches; x1 again when x2 is left out.
         weights: one number for each leaf of params, by which its part of the inner product is
-            weighted: `net.prior_var()` for J Λ Jᵀ, zeros for the readout's leaves for Θ̂^{≤L}
-            (see `weights_of`), 1 for all when left out.
+            weighted: `net.prior_var()` for J Λ Jᵀ; that with zeros for the readout's leaves, which
+            is `scale(net, net.prior_var(), body=1, head=0)`, for Θ̂^{≤L}; 1 for all when left out.
         jacobian_bytes: the budget; two rows must fit.
 
     Returns:

@@ -44,7 +44,11 @@ class Method:
     """One way to train a baselearner f̃(x, θ) = model(x, θ) + δ(x)."""
 
     law: str
-    """The row of Table 1 that its ensembles follow at infinite width: a name in `LAWS`."""
+    """The row of Table 1 that the paper gives for it, a name in `LAWS`.
+
+    Exact at infinite width for anchor "init" and None. With anchor "zero" training leaves the
+    linearised regime (Appendix E), and the law is what the method aims at.
+    """
     anchor: Literal["init", "zero"] | None
     """½‖θ - θ₀‖²_Λ, ½‖θ‖²_Λ, or no regulariser; with one, targets are y + σε."""
     offset: PriorNetwork | Tangent | None = None

@@ -106,6 +106,12 @@ def progress_bar(total: int, description: str, shown: bool) -> Any:
     return tqdm(total=total, desc=description, disable=not shown, leave=False)
 
 
+def typical(losses: NDArray[Any]) -> str:
+    """The median of the finite ones, for a progress bar."""
+    finite = losses[np.isfinite(losses)]
+    return f"{np.median(finite):.4g}" if finite.size else "not finite"
+
+
 def finite_members(losses: NDArray[Any]) -> NDArray[np.bool_]:
     """Which members' losses stayed finite from beginning to end."""
     return np.isfinite(losses).all(axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from ntkgp.member import Baselearner, TrainingSet
-from ntkgp.training.common import DRAW_AXES, Draw, Trained, over_members, progress_bar
+from ntkgp.training.common import DRAW_AXES, Draw, Trained, over_members, progress_bar, typical
 from ntkgp.typing import Params
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Descent:
                     state, validation_loss = evaluate(learner, state, draws, validation)
                     validation_losses.append(np.asarray(validation_loss))
                 bar.update(n_epochs)
-                bar.set_postfix(loss=f"{np.nanmedian(losses[-1][:, -1]):.4g}")
+                bar.set_postfix(loss=typical(losses[-1][:, -1]))
         theta = state.theta if state.best is None else state.best.theta
         n_members = len(losses[0])
         per_evaluation = np.array(validation_losses).T.reshape(n_members, -1)

@@ -11,7 +11,7 @@ from jax import Array
 
 from ntkgp.member import Baselearner, TrainingSet
 from ntkgp.networks import squared_norm
-from ntkgp.training.common import DRAW_AXES, Draw, Trained, over_members, progress_bar
+from ntkgp.training.common import DRAW_AXES, Draw, Trained, over_members, progress_bar, typical
 from ntkgp.typing import Params
 
 _RESOLVED = (
@@ -77,7 +77,7 @@ class GaussNewton:
                 state = _step(self, learner, draws, state)
                 trace.append(np.asarray(state.objective))
                 bar.update()
-                bar.set_postfix(objective=f"{np.nanmedian(trace[-1]):.4g}")
+                bar.set_postfix(objective=typical(trace[-1]))
         losses = np.stack(trace, axis=1) / len(draws.data.x)
         return Trained(state.theta, draws.member, losses, np.zeros((len(losses), 0)))
 
