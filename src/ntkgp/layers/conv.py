@@ -60,7 +60,8 @@ class Conv(Layer):
         return (*out, self.channels)
 
     def _pads(self, size: tuple[int, int]) -> list[tuple[int, int]]:
-        return lax.padtype_to_pads(size, self.filter, self.strides, self.padding)
+        pads = lax.padtype_to_pads(size, self.filter, self.strides, self.padding)
+        return [(int(before), int(after)) for before, after in pads]
 
     def _fan_in(self, channels_in: int) -> int:
         return self.filter[0] * self.filter[1] * channels_in
