@@ -100,10 +100,11 @@ def _flat_axes(in_axes: tuple[Any, ...], args: tuple[Any, ...]) -> list[int | No
 
 
 def progress_bar(total: int, description: str, shown: bool) -> Any:
-    """A tqdm bar on standard error."""
+    """A tqdm bar on standard error, where that is a terminal."""
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=description, disable=not shown, leave=False)
+    # None: shown on a terminal, silent in a log file.
+    return tqdm(total=total, desc=description, disable=None if shown else True, leave=False)
 
 
 def typical(losses: NDArray[Any]) -> str:
