@@ -25,6 +25,11 @@ class ToyConfig:
     solver: Literal["gauss-newton", "gradient-descent"] = "gauss-newton"
     max_steps: int = 100
     """Gauss-Newton steps at the most."""
+    tolerance: float = 1e-5
+    """A Gauss-Newton member stops when a step promises less than this fraction of its objective."""
+    unregularised_tolerance: float = 2e-2
+    """The same for deep ensembles. Nothing but stopping keeps them from interpolating the noise;
+    50,000 steps of gradient descent stop long before that, and so does this."""
     gd_steps: int = 50_000
     learning_rate: float = 0.001
     members: int = 20
@@ -79,7 +84,9 @@ def make_trainer(config: ToyConfig, method: str) -> Trainer:
     One member at a time: a member's parameters then stay in cache, which is faster here.
     """
     if config.solver == "gauss-newton" or METHODS[method].linear:
-        return GaussNewton(max_steps=config.max_steps, members_at_once=1)
+        regularised = METHODS[method].anchor is not None
+        tolerance = config.tolerance if regularised else config.unregularised_tolerance
+        return GaussNewton(max_steps=config.max_steps, tolerance=tolerance, members_at_once=1)
     import optax
 
     return Descent(

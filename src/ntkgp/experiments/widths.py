@@ -19,12 +19,12 @@ class WidthsConfig:
     widths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)
     methods: tuple[str, ...] = ("ntkgp-param", "ntkgp-lin")
     members: int = 20
-    ensembles: int = 5
-    max_steps: int = 300
+    ensembles: int = 3
+    max_steps: int = 60
 
 
 PRESETS = {
-    "laptop": WidthsConfig(widths=(64, 128, 256, 512, 1024), ensembles=3),
+    "laptop": WidthsConfig(widths=(64, 128, 256, 512, 1024)),
     "paper": WidthsConfig(),
 }
 

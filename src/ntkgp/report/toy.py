@@ -128,7 +128,7 @@ def _panel(axis: Axes, results: dict[str, Any], mean: NDArray[Any], std: NDArray
     axis.plot(
         results["x"], results["y"], "o", color=GREEN, ms=4, mec="black", mew=0.4, label="data"
     )
-    axis.set_ylim(-9, 9)
+    axis.set_ylim(-6.5, 8.5)
 
 
 def _legend(axis: Axes) -> None:
