@@ -13,7 +13,6 @@ import argparse
 import json
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -24,7 +23,7 @@ import optax
 from ntkgp import METHODS, GaussNewton, fit
 from ntkgp.experiments import results, toy
 from ntkgp.member import Baselearner
-from ntkgp.training.common import Draw, draw_members
+from ntkgp.training.common import draw_members
 
 CONFIG = replace(toy.PRESETS["paper"], ensembles=1)
 
@@ -33,15 +32,15 @@ def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) 
     """50,000 steps for each of 20 members, extrapolated from the best stretch of `steps`."""
     x, y, _ = toy.make_data(CONFIG)
     learner = Baselearner(toy.make_network(CONFIG), METHODS[method], CONFIG.noise_std)
-    stacked = draw_members(learner, 0, [0], jnp.float32(x), jnp.float32(y))
-    first = partial(jax.tree.map, lambda leaf: leaf[0])
-    data = stacked.data._replace(targets=stacked.data.targets[0], delta=stacked.data.delta[0])
-    draw = Draw(first(stacked.theta), first(stacked.member), data, stacked.batch_key[0])
+    inputs = jnp.float32(x)
+    draws = draw_members(learner, 0, [0], inputs, jnp.float32(y))
+    draw = jax.tree.map(lambda leaf: leaf[0], draws)
+    data = draw.data(inputs)
     optimizer = optax.sgd(CONFIG.learning_rate)
 
     @jax.jit
     def step(theta, opt_state):
-        gradient = jax.grad(learner.loss)(theta, draw.member, draw.data, len(x))
+        gradient = jax.grad(learner.loss)(theta, draw.member, data, len(x))
         updates, opt_state = optimizer.update(gradient, opt_state)
         return optax.apply_updates(theta, updates), opt_state
 

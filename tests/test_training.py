@@ -11,7 +11,7 @@ import pytest
 import ntkgp
 from helpers import assert_covariance, assert_not_covariance, dense_jacobian, flat, mean_z
 from ntkgp import METHODS, Descent, GaussNewton, fit
-from ntkgp.member import Baselearner, Member, TrainingSet, member_keys
+from ntkgp.member import Baselearner, Member, member_keys
 from ntkgp.training import descent
 from ntkgp.training.common import draw_members
 
@@ -45,7 +45,7 @@ def closed_form(learner, draw, k, t):
         j_d, j_t = (dense_jacobian(net.apply, point, jnp.asarray(x)) for x in (X, t))
         f_d, f_t = (learner.predict(theta, member, jnp.asarray(x))[:, 0] for x in (X, t))
         gram = (j_d * var * keep) @ j_d.T + NOISE**2 * jnp.eye(len(X))
-        targets = jnp.asarray(np.asarray(draw.data.targets[k][:, 0], np.float64))
+        targets = jnp.asarray(np.asarray(draw.targets[k][:, 0], np.float64))
         return np.asarray(f_t + (j_t * var * keep) @ j_d.T @ jnp.linalg.solve(gram, targets - f_d))
 
 
@@ -73,7 +73,7 @@ def test_ntkgp_lin_members_are_draws_from_the_posterior_of_their_empirical_ntk()
     tilde = one(draws.member.theta_tilde, 0)
     shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), tilde)
     draws = draws._replace(member=Member(draws.member.theta_0, shared))
-    trained = GaussNewton()(learner, draws, None, False)
+    trained = GaussNewton()(learner, jnp.asarray(X, jnp.float32), draws, None, False)
     predict = jax.vmap(learner.predict, in_axes=(0, 0, None))
     outputs = np.asarray(predict(trained.theta, trained.member, jnp.asarray(T, jnp.float32)))[
         :, :, 0
@@ -213,11 +213,12 @@ def test_training_continues_from_its_state():
     """One pytree carries all: 2 + 3 epochs from a state that went through NumPy are 5 epochs."""
     learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=16))
     trainer = Descent(optax.adam(0.01), epochs=5, batch_size=2)
-    state = descent.start(trainer, learner, draws, None)
-    whole, _ = descent.run_epochs(trainer, learner, state, draws, 5)
-    half, _ = descent.run_epochs(trainer, learner, state, draws, 2)
+    x = jnp.asarray(X, jnp.float32)
+    state = descent.start(trainer, learner, draws, False)
+    whole, _ = descent.run_epochs(trainer, learner, state, x, draws, 5)
+    half, _ = descent.run_epochs(trainer, learner, state, x, draws, 2)
     half = jax.tree.map(jnp.asarray, jax.tree.map(np.asarray, half))
-    resumed, _ = descent.run_epochs(trainer, learner, half, draws, 3)
+    resumed, _ = descent.run_epochs(trainer, learner, half, x, draws, 3)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), whole, resumed
     )
@@ -227,7 +228,7 @@ def test_mini_batches_visit_every_example_once_an_epoch():
     """Plain gradient descent on a loss linear in the batch: the sum of updates tells the visits."""
     learner, draws = drawn("deep-ensemble", ntkgp.mlp(1, width=8), range(1))
     seen = []
-    draw = one(draws._replace(data=draws.data._replace(x=draws.data.x[None])), 0)
+    draw = one(draws, 0)
     trainer = Descent(optax.sgd(0.0), epochs=1, batch_size=2)
 
     def spy(learner_, theta, member, batch, n):
@@ -238,7 +239,9 @@ def test_mini_batches_visit_every_example_once_an_epoch():
         patch.setattr(Baselearner, "loss", spy)
         carry = (draw.theta, trainer.optimizer.init(draw.theta))
         for epoch in range(2):
-            descent._epoch(trainer, learner, draw, carry, jnp.asarray(epoch))
+            descent._epoch(
+                trainer, learner, jnp.asarray(X, jnp.float32), draw, carry, jnp.asarray(epoch)
+            )
     jax.effects_barrier()
     first, second = seen[:4], seen[4:]
     assert sorted(first) == sorted(second) == sorted(np.float32(X).ravel().tolist())
@@ -285,11 +288,9 @@ def test_a_member_that_diverges_is_named_and_left_out():
     net = ntkgp.mlp(1, width=8)
     trainer = Descent(optax.sgd(0.01), epochs=3)
 
-    def sabotaged(learner, draws, validation, progress):
-        targets = draws.data.targets.at[1].set(1e30)
-        return trainer(
-            learner, draws._replace(data=draws.data._replace(targets=targets)), validation, progress
-        )
+    def sabotaged(learner, x, draws, validation, progress):
+        draws = draws._replace(targets=draws.targets.at[1].set(1e30))
+        return trainer(learner, x, draws, validation, progress)
 
     with pytest.warns(ntkgp.MemberFailure, match="member 7 "):
         ensemble = fit(net, X, Y, members=[3, 7, 9], trainer=sabotaged)
@@ -398,8 +399,7 @@ def test_bad_trainer_options_are_refused_in_words():
         fit(ntkgp.mlp(1, width=4), X, Y, method="deep-ensemble", members=1, weight_decay=0.1)
 
 
-def test_training_set_holds_what_a_step_needs():
+def test_delta_of_a_draw_is_its_member_s():
     learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=8), range(2))
-    assert isinstance(draws.data, TrainingSet)
-    member = one(draws.member, 1)
-    np.testing.assert_allclose(draws.data.delta[1], learner.offset(member, draws.data.x), rtol=1e-5)
+    x, member = jnp.asarray(X, jnp.float32), one(draws.member, 1)
+    np.testing.assert_allclose(draws.delta[1], learner.offset(member, x), rtol=1e-5)

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ntkgp.distributions import Mixture
 from ntkgp.kernels import check_inputs
-from ntkgp.member import Baselearner, Member, TrainingSet
+from ntkgp.member import Baselearner, Member
 from ntkgp.methods import get_method
 from ntkgp.networks import Network
 from ntkgp.training import Trained, Trainer
-from ntkgp.training.common import draw_members, finite_members
+from ntkgp.training.common import Draw, HeldOut, draw_members, finite_members
 from ntkgp.training.gauss_newton import GaussNewton
 from ntkgp.typing import Params
 
@@ -116,18 +116,20 @@ def fit(
         x_val, y_val = _check_data("validation[0]", "validation[1]", *validation, net)
         offsets = jax.vmap(learner.offset, in_axes=(0, None), axis_size=len(indices))
         delta = offsets(draws.member, x_val)
-        held_out = TrainingSet(x_val, y_val, delta)
-    trained = trainer(learner, draws, held_out, progress)
-    objectives = np.asarray(final_losses(learner, trained, draws.data))
+        held_out = HeldOut(x_val, y_val, delta)
+    trained = trainer(learner, inputs, draws, held_out, progress)
+    objectives = np.asarray(final_losses(learner, trained, inputs, draws))
     return _assemble(learner, seed, indices, trained, objectives)
 
 
 @partial(jax.jit, static_argnums=(0,))
-def final_losses(learner: Baselearner, trained: Trained, data: TrainingSet) -> Array:
+def final_losses(learner: Baselearner, trained: Trained, x: Array, draws: Draw) -> Array:
     """Each member's loss on its whole training set."""
-    axes = TrainingSet(None, 0, 0)  # type: ignore[arg-type]
-    loss = jax.vmap(learner.loss, in_axes=(0, 0, axes, None))
-    return loss(trained.theta, trained.member, data, len(data.x))
+
+    def loss(theta: Params, draw: Draw) -> Array:
+        return learner.loss(theta, draw.member, draw.data(x), len(x))
+
+    return jax.vmap(loss)(trained.theta, draws)
 
 
 def _assemble(

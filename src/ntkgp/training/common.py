@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ntkgp.member import Baselearner, Member, TrainingSet, member_keys
@@ -15,12 +16,25 @@ from ntkgp.typing import Params
 
 
 class Draw(NamedTuple):
-    """Everything a member starts with. Stacked over members, each leaf gains a leading axis."""
+    """Everything that is a member's own at the start. Stacked over members, leaves gain an axis."""
 
     theta: Params
     member: Member
-    data: TrainingSet
+    targets: Float[Array, "*k n c"]
+    delta: Float[Array, "*k n c"]
     batch_key: Array
+
+    def data(self, x: Array) -> TrainingSet:
+        """One member's view of the inputs that all share."""
+        return TrainingSet(x, self.targets, self.delta)
+
+
+class HeldOut(NamedTuple):
+    """A validation set: the targets as they are, and each member's δ on its inputs."""
+
+    x: Float[Array, "n *input"]
+    targets: Float[Array, "n c"]
+    delta: Float[Array, "k n c"]
 
 
 class Trained(NamedTuple):
@@ -41,8 +55,9 @@ class Trainer(Protocol):
     def __call__(
         self,
         learner: Baselearner,
+        x: Array,
         draws: Draw,
-        validation: TrainingSet | None,
+        validation: HeldOut | None,
         progress: bool,
     ) -> Trained: ...
 
@@ -50,53 +65,21 @@ class Trainer(Protocol):
 def draw_members(
     learner: Baselearner, seed: int, indices: Iterable[int], x: Array, y: Array
 ) -> Draw:
-    """The members of these indices, each a function of (seed, index) alone. x is shared."""
+    """The members of these indices, each a function of (seed, index) alone."""
     keys = jax.vmap(partial(member_keys, seed))(jnp.array(list(indices)))
     theta, member = jax.vmap(learner.draw)(keys)
     data = jax.vmap(learner.training_set, in_axes=(0, 0, None, None))(keys, member, x, y)
-    return Draw(theta, member, data._replace(x=x), keys.batches)
+    return Draw(theta, member, data.targets, data.delta, keys.batches)
 
 
-DRAW_AXES = Draw(0, 0, TrainingSet(x=None, targets=0, delta=0), 0)  # type: ignore[arg-type]
-"""Which leaves of a stacked Draw belong to members: all but the shared inputs."""
-
-
-def over_members(
-    f: Callable[..., Any], in_axes: tuple[Any, ...], at_once: int | None
-) -> Callable[..., Any]:
-    """f for every member: all together in one vmap, or `at_once` of them after another.
+def over_members(f: Callable[..., Any], stacked: tuple[Any, ...], at_once: int | None) -> Any:
+    """f(*own) for every member: all together in one vmap, or `at_once` of them after another.
 
     Fewer at once keep the parameters of a large network in cache.
     """
-    together = jax.vmap(f, in_axes=in_axes)
     if at_once is None:
-        return together
-
-    def in_turn(*args: Any) -> Any:
-        leaves, treedef = jax.tree.flatten(args)
-        axes = _flat_axes(in_axes, args)
-        stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis == 0]
-
-        def one(own: list[Array]) -> Any:
-            own_iter = iter(own)
-            merged = [
-                next(own_iter) if axis == 0 else leaf
-                for leaf, axis in zip(leaves, axes, strict=True)
-            ]
-            return f(*jax.tree.unflatten(treedef, merged))
-
-        return jax.lax.map(one, stacked, batch_size=at_once if at_once > 1 else None)
-
-    return in_turn
-
-
-def _flat_axes(in_axes: tuple[Any, ...], args: tuple[Any, ...]) -> list[int | None]:
-    """One axis for each leaf of args, from a prefix tree of axes."""
-    is_none = lambda node: node is None  # noqa: E731
-    spread = jax.tree.map(
-        lambda axis, sub: [axis] * len(jax.tree.leaves(sub)), in_axes, args, is_leaf=is_none
-    )
-    return jax.tree.leaves(spread, is_leaf=is_none)
+        return jax.vmap(f)(*stacked)
+    return jax.lax.map(lambda own: f(*own), stacked, batch_size=at_once if at_once > 1 else None)
 
 
 def progress_bar(total: int, description: str, shown: bool) -> Any:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ntkgp.member import Baselearner, TrainingSet
-from ntkgp.training.common import DRAW_AXES, Draw, Trained, over_members, progress_bar, typical
+from ntkgp.member import Baselearner, Member, TrainingSet
+from ntkgp.training.common import Draw, HeldOut, Trained, over_members, progress_bar, typical
 from ntkgp.typing import Params
 
 if TYPE_CHECKING:
@@ -66,14 +66,19 @@ class Descent:
                 raise ValueError(f"{name} of Descent must be at least 1; got {value!r}.")
 
     def __call__(
-        self, learner: Baselearner, draws: Draw, validation: TrainingSet | None, progress: bool
+        self,
+        learner: Baselearner,
+        x: Array,
+        draws: Draw,
+        validation: HeldOut | None,
+        progress: bool,
     ) -> Trained:
-        state = start(self, learner, draws, validation)
+        state = start(self, learner, draws, validation is not None)
         losses, validation_losses = [], []
         with progress_bar(self.epochs, "training", progress) as bar:
             while state.epoch < self.epochs and not _all_stale(state, self.patience):
                 n_epochs = min(self.evaluate_every, self.epochs - int(state.epoch))
-                state, epoch_losses = run_epochs(self, learner, state, draws, n_epochs)
+                state, epoch_losses = run_epochs(self, learner, state, x, draws, n_epochs)
                 losses.append(np.asarray(epoch_losses))
                 if validation is not None:
                     state, validation_loss = evaluate(learner, state, draws, validation)
@@ -86,39 +91,42 @@ class Descent:
         return Trained(theta, draws.member, np.concatenate(losses, axis=1), per_evaluation)
 
 
-def start(
-    trainer: Descent, learner: Baselearner, draws: Draw, validation: TrainingSet | None
-) -> TrainState:
+def start(trainer: Descent, learner: Baselearner, draws: Draw, early_stop: bool) -> TrainState:
     """The state before the first epoch."""
     opt_state = jax.vmap(_masked(trainer, learner).init)(draws.theta)
     n_members = len(draws.batch_key)
     best = None
-    if validation is not None:
+    if early_stop:
         best = EarlyStop(draws.theta, jnp.full(n_members, jnp.inf), jnp.zeros(n_members, int))
     return TrainState(jnp.zeros((), int), draws.theta, opt_state, best)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 4))
+@partial(jax.jit, static_argnums=(0, 1, 5))
 def run_epochs(
-    trainer: Descent, learner: Baselearner, state: TrainState, draws: Draw, n_epochs: int
+    trainer: Descent, learner: Baselearner, state: TrainState, x: Array, draws: Draw, n_epochs: int
 ) -> tuple[TrainState, Array]:
     """Train all members for n_epochs; also each epoch's mean loss, (members, n_epochs)."""
     epochs = state.epoch + jnp.arange(n_epochs)
 
-    def member(theta: Params, opt_state: Any, draw: Draw) -> tuple[tuple[Params, Any], Array]:
-        one_epoch = partial(_epoch, trainer, learner, draw)
+    def member(draw: Draw, theta: Params, opt_state: Any) -> tuple[tuple[Params, Any], Array]:
+        one_epoch = partial(_epoch, trainer, learner, x, draw)
         return jax.lax.scan(one_epoch, (theta, opt_state), epochs)
 
-    run = over_members(member, (0, 0, DRAW_AXES), trainer.members_at_once)
-    (theta, opt_state), losses = run(state.theta, state.opt_state, draws)
+    stacked = (draws, state.theta, state.opt_state)
+    (theta, opt_state), losses = over_members(member, stacked, trainer.members_at_once)
     return state._replace(epoch=state.epoch + n_epochs, theta=theta, opt_state=opt_state), losses
 
 
 def _epoch(
-    trainer: Descent, learner: Baselearner, draw: Draw, carry: tuple[Params, Any], epoch: Array
+    trainer: Descent,
+    learner: Baselearner,
+    x: Array,
+    draw: Draw,
+    carry: tuple[Params, Any],
+    epoch: Array,
 ) -> tuple[tuple[Params, Any], Array]:
     """One pass of one member over its data, and the mean loss on the way."""
-    n = len(draw.data.x)
+    n, data = len(x), draw.data(x)
     optimizer = _masked(trainer, learner)
 
     def step(carry: tuple[Params, Any], batch: TrainingSet) -> tuple[tuple[Params, Any], Array]:
@@ -128,13 +136,13 @@ def _epoch(
         return (jax.tree.map(jnp.add, theta, updates), opt_state), loss
 
     if trainer.batch_size is None or trainer.batch_size >= n:
-        return step(carry, draw.data)
+        return step(carry, data)
     n_batches = n // trainer.batch_size
     order = jax.random.permutation(jax.random.fold_in(draw.batch_key, epoch), n)
     batches = order[: n_batches * trainer.batch_size].reshape(n_batches, -1)
 
     def take_and_step(carry: tuple[Params, Any], rows: Array) -> tuple[tuple[Params, Any], Array]:
-        return step(carry, TrainingSet(*(values[rows] for values in draw.data)))
+        return step(carry, TrainingSet(*(values[rows] for values in data)))
 
     carry, losses = jax.lax.scan(take_and_step, carry, batches)
     return carry, losses.mean()
@@ -152,18 +160,15 @@ def _masked(trainer: Descent, learner: Baselearner) -> "optax.GradientTransforma
 
 @partial(jax.jit, static_argnums=(0,))
 def evaluate(
-    learner: Baselearner, state: TrainState, draws: Draw, validation: TrainingSet
+    learner: Baselearner, state: TrainState, draws: Draw, validation: HeldOut
 ) -> tuple[TrainState, Array]:
-    """Each member's loss on the validation set, without penalty, and the best so far.
+    """Each member's loss on the validation set, without penalty, and the best so far."""
 
-    validation holds the clean targets and each member's cached δ.
-    """
-
-    def fit(theta: Params, draw: Draw, delta: Array) -> Array:
-        f = learner.model(theta, draw.member, validation.x) + delta
+    def fit(theta: Params, member: Member, delta: Array) -> Array:
+        f = learner.model(theta, member, validation.x) + delta
         return 0.5 * jnp.mean(jnp.sum((validation.targets - f) ** 2, axis=-1))
 
-    loss = jax.vmap(fit, in_axes=(0, DRAW_AXES, 0))(state.theta, draws, validation.delta)
+    loss = jax.vmap(fit)(state.theta, draws.member, validation.delta)
     best = state.best
     assert best is not None
     better = loss < best.loss

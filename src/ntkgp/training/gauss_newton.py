@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ntkgp.member import Baselearner, TrainingSet
+from ntkgp.member import Baselearner
 from ntkgp.networks import squared_norm
-from ntkgp.training.common import DRAW_AXES, Draw, Trained, over_members, progress_bar, typical
+from ntkgp.training.common import Draw, HeldOut, Trained, over_members, progress_bar, typical
 from ntkgp.typing import Params
 
 _RESOLVED = (
@@ -61,7 +61,12 @@ class GaussNewton:
     members_at_once: int | None = None
 
     def __call__(
-        self, learner: Baselearner, draws: Draw, validation: TrainingSet | None, progress: bool
+        self,
+        learner: Baselearner,
+        x: Array,
+        draws: Draw,
+        validation: HeldOut | None,
+        progress: bool,
     ) -> Trained:
         if validation is not None:
             raise ValueError(
@@ -70,59 +75,62 @@ class GaussNewton:
             )
         if learner.weight_decay:
             raise ValueError("GaussNewton has no weight_decay; train with Descent, or set it to 0.")
-        state = _start(self, learner, draws)
+        state = _start(self, learner, x, draws)
         trace = [np.asarray(state.objective)]
         with progress_bar(self.max_steps, "Gauss-Newton", progress) as bar:
             while len(trace) <= self.max_steps and not bool(state.done.all()):
-                state = _step(self, learner, draws, state)
+                state = _step(self, learner, x, draws, state)
                 trace.append(np.asarray(state.objective))
                 bar.update()
                 bar.set_postfix(objective=typical(trace[-1]))
-        losses = np.stack(trace, axis=1) / len(draws.data.x)
+        losses = np.stack(trace, axis=1) / len(x)
         return Trained(state.theta, draws.member, losses, np.zeros((len(losses), 0)))
 
 
-def _objective(learner: Baselearner, draw: Draw, theta: Params) -> Array:
-    n = len(draw.data.x)
-    return n * learner.loss(theta, draw.member, draw.data, n)
+def _objective(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> Array:
+    return len(x) * learner.loss(theta, draw.member, draw.data(x), len(x))
 
 
-def _tangent_gram(learner: Baselearner, draw: Draw, theta: Params) -> Array:
+def _tangent_gram(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> Array:
     """J Λ Jᵀ of the trained part of the model."""
     point = theta if learner.method.model == "network" else draw.member.theta_tilde
-    return learner.net.tangent_gram(point, draw.data.x, learner.method.trains)
+    return learner.net.tangent_gram(point, x, learner.method.trains)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _start(solver: GaussNewton, learner: Baselearner, draws: Draw) -> LMState:
+def _start(solver: GaussNewton, learner: Baselearner, x: Array, draws: Draw) -> LMState:
     def member(draw: Draw) -> LMState:
-        gram = _tangent_gram(learner, draw, draw.theta)
+        gram = _tangent_gram(learner, x, draw, draw.theta)
         damping = 0.0 if learner.method.linear else solver.damping * jnp.mean(jnp.diag(gram))
         return LMState(
             draw.theta,
-            _objective(learner, draw, draw.theta),
+            _objective(learner, x, draw, draw.theta),
             jnp.asarray(damping, gram.dtype),
             growth=jnp.asarray(2.0, gram.dtype),
             done=jnp.asarray(False),
         )
 
-    return over_members(member, (DRAW_AXES,), solver.members_at_once)(draws)
+    return over_members(member, (draws,), solver.members_at_once)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=(3,))
-def _step(solver: GaussNewton, learner: Baselearner, draws: Draw, state: LMState) -> LMState:
-    member = partial(_member_step, solver, learner)
-    return over_members(member, (DRAW_AXES, 0), solver.members_at_once)(draws, state)
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=(4,))
+def _step(
+    solver: GaussNewton, learner: Baselearner, x: Array, draws: Draw, state: LMState
+) -> LMState:
+    member = partial(_member_step, solver, learner, x)
+    return over_members(member, (draws, state), solver.members_at_once)
 
 
-def _member_step(solver: GaussNewton, learner: Baselearner, draw: Draw, state: LMState) -> LMState:
+def _member_step(
+    solver: GaussNewton, learner: Baselearner, x: Array, draw: Draw, state: LMState
+) -> LMState:
     def f(theta: Params) -> Array:
-        return learner.model(learner.trainable(theta), draw.member, draw.data.x)
+        return learner.model(learner.trainable(theta), draw.member, x)
 
     pull = learner.noise_std**2 if learner.method.anchor else 0.0  # σ² of the regulariser
     fx, pull_back = jax.vjp(f, state.theta)
-    residual = (draw.data.targets - draw.data.delta - fx).ravel()
-    gram = _tangent_gram(learner, draw, state.theta)
+    residual = (draw.targets - draw.delta - fx).ravel()
+    gram = _tangent_gram(learner, x, draw, state.theta)
     least = _RESOLVED * jnp.mean(jnp.diag(gram))
     total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
     shrink = pull / total
@@ -141,7 +149,7 @@ def _member_step(solver: GaussNewton, learner: Baselearner, draw: Draw, state: L
     jd = gram @ dual - shrink * jv.ravel()
     promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(learner.net, step)
     return _accept_or_damp(
-        solver, learner, state, theta, _objective(learner, draw, theta), promised
+        solver, learner, state, theta, _objective(learner, x, draw, theta), promised
     )
 
 
