@@ -87,6 +87,14 @@ def test_settings_are_read_as_their_fields_types():
     assert config.solver == "gradient-descent"
 
 
+@pytest.mark.parametrize(
+    "setting", ["solver=newton", "methods=bagging", "members=1", "ensembles=0"]
+)
+def test_impossible_settings_are_refused_before_training(setting, tmp_path, capsys):
+    assert main(["reproduce", "toy", "--out", str(tmp_path), "--set", setting]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 @pytest.mark.parametrize("setting", ["breadth=64", "width", "width=wide"])
 def test_bad_settings_are_refused_in_words(setting):
     with pytest.raises(ValueError, match=r"--set"):

@@ -75,6 +75,20 @@ def test_an_ensemble_of_one_is_its_member():
     np.testing.assert_allclose(alone.interval(0.8), member.interval(0.8), rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [Mixture, Normal])
+def test_one_output_takes_a_plain_vector_and_other_shapes_are_refused(kind):
+    members, y = np.zeros((2, 4, 1)), np.arange(4.0)
+    p = Mixture(members, 1.0) if kind is Mixture else Normal(members[0], members[0], 1.0)
+    np.testing.assert_array_equal(p.log_prob(y), p.log_prob(y[:, None]))
+    with pytest.raises(ValueError, match=r"\(4, 1\)"):
+        p.cdf(np.zeros((1, 4)))
+
+
+def test_a_normal_without_variance_has_no_density():
+    with pytest.raises(ValueError, match="noise_var"):
+        Normal(np.zeros((2, 1)), np.zeros((2, 1))).log_prob(np.zeros(2))
+
+
 def test_a_mixture_without_noise_has_moments_but_no_density():
     points = Mixture(MEANS)
     np.testing.assert_allclose(points.var, MEANS.var(axis=0))

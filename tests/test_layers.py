@@ -220,6 +220,17 @@ REFUSED = {
     "body of a residual that ends in an activation": lambda: LayeredNetwork(
         (2,), [Dense(3), Residual([Dense(3), Relu()])], Dense(1)
     ),
+    "activation after flatten": lambda: LayeredNetwork(
+        (4, 4, 1), [Conv(3), Flatten(), Erf()], Dense(1)
+    ),
+    "empty body of a residual": lambda: LayeredNetwork((2,), [Dense(3), Residual([])], Dense(1)),
+    "body of a residual without weights": lambda: LayeredNetwork(
+        (2,), [Dense(3), Residual([Identity()])], Dense(1)
+    ),
+    "body of a residual that passes its input on": lambda: LayeredNetwork(
+        (2,), [Dense(3), Residual([Residual([Relu(), Dense(3)])])], Dense(1)
+    ),
+    "filter as a list": lambda: Conv(3, filter=[3, 3]),
     "branches of different shape": lambda: LayeredNetwork(
         (2,), [Dense(3), Residual([Relu(), Dense(4)])], Dense(1)
     ),

@@ -207,6 +207,12 @@ def test_duplicated_inputs_without_noise_fail_in_words_and_jitter_helps():
     assert np.isfinite(Posterior(net, x, y, noise_std=0.0, jitter=1e-6).predict(x).mean).all()
 
 
+def test_conflicting_duplicates_without_noise_fail_whatever_the_rounding():
+    x = inputs_for(ARCHITECTURES["relu"], 4)
+    with pytest.raises(ntkgp.NotPositiveDefinite):
+        Posterior(ARCHITECTURES["relu"], np.concatenate([x, x]), np.arange(8.0), noise_std=0.0)
+
+
 def test_the_message_s_jitter_is_enough():
     net = ntkgp.mlp(1)
     x = np.linspace(-0.1, 0.1, 40)[:, None]

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import requires
@@ -72,6 +73,29 @@ def test_import_brings_in_nothing_heavy_beyond_jax():
 def test_the_core_install_is_small():
     core = {r.split(";")[0].split(">")[0].strip() for r in requires("ntkgp") if "extra" not in r}
     assert core == {"jax", "jaxtyping", "numpy", "optax", "scipy", "tqdm"}
+
+
+def test_members_are_the_same_with_jax_s_float64_flag_on():
+    code = """
+import numpy as np, ntkgp
+from ntkgp.layers import Conv, Dense, Flatten, Relu
+net = ntkgp.LayeredNetwork((3, 3, 1), [Conv(4), Relu(), Flatten()], Dense(1))
+x = np.linspace(-1, 1, 36).reshape(4, 3, 3, 1)
+out = ntkgp.fit(net, x, x[:, 0, 0, 0], members=1, trainer=ntkgp.GaussNewton(max_steps=2)).outputs(x)
+print(out.dtype, *np.round(out.ravel(), 3))
+"""
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "JAX_ENABLE_X64": flag},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for flag in ("0", "1")
+    ]
+    assert printed[0] == printed[1]
+    assert "float32" in printed[0]
 
 
 def test_import_leaves_jax_s_flags_alone():

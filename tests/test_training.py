@@ -121,6 +121,46 @@ def test_gauss_newton_ends_where_a_long_descent_ends(method):
         np.testing.assert_allclose(fast.outputs(T), slow.outputs(T), atol=0.02)
 
 
+def test_gauss_newton_solves_a_relu_network():
+    net = ntkgp.mlp(1, width=256, depth=1, activation=ntkgp.layers.Relu())
+    schedule = optax.exponential_decay(0.01, 500, 0.7)
+    slow = Descent(optax.adam(schedule), epochs=4000, evaluate_every=4000)
+    descended, solved = (
+        fit(net, X, Y, members=2, noise_std=NOISE, trainer=trainer)
+        for trainer in (slow, GaussNewton(max_steps=300))
+    )
+    assert np.all(solved.objectives <= descended.objectives * 1.01)
+
+
+def test_gauss_newton_recovers_from_a_factorisation_that_fails():
+    """A first damping far below what float32 resolves: it must grow until steps are finite."""
+    x = np.linspace(-1, 1, 60)[:, None]
+    solver = GaussNewton(damping=1e-9, max_steps=60)
+    ensemble = fit(ntkgp.mlp(1, width=64), x, np.sin(x), members=2, noise_std=1e-3, trainer=solver)
+    assert np.all(ensemble.losses[:, -1] < 1e-2 * ensemble.losses[:, 0])
+
+
+@pytest.mark.parametrize("method", LINEAR)
+def test_linear_methods_are_solved_at_small_noise(method):
+    x = np.linspace(-1, 1, 60)[:, None]
+    ensemble = fit(ntkgp.mlp(1, width=64), x, np.sin(x), method=method, members=2, noise_std=1e-3)
+    assert np.abs(ensemble.outputs(x)[:, :, 0] - np.sin(x)[:, 0]).max() < 0.05
+
+
+def test_convergence_is_told():
+    net, options = ntkgp.mlp(1, width=64), {"members": 2, "noise_std": NOISE}
+    solved = fit(net, X, Y, method="ntkgp-lin", **options)
+    cut = fit(net, X, Y, trainer=GaussNewton(max_steps=1), **options)
+    assert solved.converged.all()
+    assert not cut.converged.any()
+
+
+def test_optimisers_with_a_line_search_work():
+    trainer = Descent(optax.lbfgs(), epochs=5)
+    ensemble = fit(ntkgp.mlp(1, width=16), X, Y, members=1, noise_std=NOISE, trainer=trainer)
+    assert ensemble.losses[0, -1] < 0.5 * ensemble.losses[0, 0]
+
+
 def test_gauss_newton_never_raises_the_objective():
     losses = fit(ntkgp.mlp(1, width=64), X, Y, members=3, noise_std=NOISE).losses
     assert np.all(np.diff(losses, axis=1) <= 0)
@@ -345,7 +385,13 @@ def test_delta_is_computed_once_a_fit(monkeypatch):
         ntkgp.methods.Tangent, "__call__", lambda *a: calls.append(1) or original(*a)
     )
     jax.clear_caches()
-    fit(ntkgp.mlp(1, width=8), X, Y, members=3, trainer=Descent(optax.sgd(0.01), epochs=50))
+    fit(
+        ntkgp.mlp(1, width=8),
+        X,
+        Y,
+        members=3,
+        trainer=Descent(optax.sgd(0.01), epochs=5, batch_size=2),
+    )
     assert len(calls) == 1  # traced once, for the cache; never inside a step
 
 
@@ -379,6 +425,7 @@ def test_noise_free_ntkgp_interpolates():
     [
         ({"members": 0}, "members"),
         ({"members": [1, 1]}, "distinct"),
+        ({"x": X * 1e300}, "float32"),
         ({"method": "bagging"}, "ntkgp-param"),
         ({"y": np.zeros(3)}, "rows"),
         ({"y": np.array([0, 0, np.inf, 0.0])}, "row 2"),

@@ -46,16 +46,23 @@ class Normal:
         return self.quantile(tail), self.quantile(1 - tail)
 
     def cdf(self, y: ArrayLike) -> Floats:
-        return special.ndtr((np.asarray(y) - self.mean) / self.std)
+        return special.ndtr((_observed(y, self.mean.shape) - self.mean) / self._positive_std())
 
     def log_prob(self, y: ArrayLike) -> Floats:
         """Log density of observations y (n, c), at each point and output."""
-        return _normal_log_prob(np.asarray(y), self.mean, self.var)
+        return _normal_log_prob(_observed(y, self.mean.shape), self.mean, self._positive_std() ** 2)
 
     def sample(self, n_samples: int, seed: int = 0) -> Floats:
         """Observations (n_samples, n, c), independent between points."""
         rng = np.random.default_rng(seed)
         return self.mean + self.std * rng.standard_normal((n_samples, *self.mean.shape))
+
+    def _positive_std(self) -> Floats:
+        if not np.all(self.std > 0):
+            raise ValueError(
+                "this normal has variance 0 somewhere, so it has no density: give it a noise_var > 0."
+            )
+        return self.std
 
 
 @dataclass(frozen=True)
@@ -103,11 +110,13 @@ class Mixture:
         return Normal(self.mean, self.epistemic_var, self.noise_var)
 
     def cdf(self, y: ArrayLike) -> Floats:
-        return special.ndtr((np.asarray(y) - self.means) / self._stds()).mean(axis=0)
+        y = _observed(y, self.means.shape[1:])
+        return special.ndtr((y - self.means) / self._stds()).mean(axis=0)
 
     def log_prob(self, y: ArrayLike) -> Floats:
         """Log density of observations y (n, c) under the mixture itself."""
-        each = _normal_log_prob(np.asarray(y), self.means, self._stds() ** 2)
+        y = _observed(y, self.means.shape[1:])
+        each = _normal_log_prob(y, self.means, self._stds() ** 2)
         return special.logsumexp(each, axis=0) - np.log(len(self.means))
 
     def quantile(self, q: float) -> Floats:
@@ -136,13 +145,23 @@ class Mixture:
         return self.means[which] + stds[which] * noise
 
     def _stds(self) -> Floats:
-        stds = np.sqrt(self.noise_vars)
+        stds = np.broadcast_to(np.sqrt(self.noise_vars), self.means.shape)
         if not np.all(stds > 0):
             raise ValueError(
                 "this mixture has no observation noise, so it is K points without a density: give "
                 "noise_vars > 0, or use moment_matched()."
             )
         return stds
+
+
+def _observed(y: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Observations as an array (n, c); (n,) will do for one output."""
+    array = np.asarray(y, np.float64)
+    if array.ndim == 1 and shape == (len(array), 1):
+        array = array[:, None]
+    if array.shape != shape:
+        raise ValueError(f"y must have the shape of the prediction, {shape}; got {np.shape(y)}.")
+    return array
 
 
 def _normal_log_prob(y: Floats, mean: Floats, var: Floats) -> Floats:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from operator import index
 from typing import Any
 
 import jax
@@ -45,6 +46,8 @@ class Ensemble:
     """(k, evaluations)."""
     objectives: NDArray[Any]
     """(k,): final loss on the whole training set."""
+    converged: NDArray[np.bool_]
+    """(k,): whether the trainer's own criterion ended training, not its limit of steps."""
     failed: tuple[int, ...] = ()
     """Indices of members whose loss became NaN or infinite; they are in none of the above."""
 
@@ -73,7 +76,7 @@ def fit(
     y: ArrayLike,
     *,
     method: str = "ntkgp-param",
-    members: int | Iterable[int] = 10,
+    members: int | np.integer[Any] | Iterable[int] = 10,
     noise_std: float = 0.1,
     seed: int = 0,
     trainer: Trainer = GaussNewton(),
@@ -88,8 +91,8 @@ def fit(
         x: training inputs (n, *input_shape).
         y: training targets (n, output_dim), or (n,) for one output.
         method: a name in `METHODS`.
-        members: how many, or which ones by index. Member i is the same whichever others are
-            trained beside it.
+        members: how many, or which ones by index. Member i is drawn from (seed, i) alone, and
+            trained the same whichever others are beside it, up to rounding.
         noise_std: standard deviation σ of the observation noise, in the units of y.
         seed: the seed of all randomness.
         trainer: `GaussNewton` for small data, `Descent` for any Optax optimiser.
@@ -102,13 +105,22 @@ def fit(
     >>> ensemble.predict(x).mean.shape
     (8, 1)
     """
-    indices = tuple(range(members)) if isinstance(members, int) else tuple(members)
-    if not indices or min(indices) < 0 or len(set(indices)) < len(indices):
+    try:
+        indices = tuple(range(index(members)))  # type: ignore[arg-type]
+    except TypeError:
+        indices = tuple(members) if isinstance(members, Iterable) else ()
+    if (
+        not indices
+        or not all(isinstance(i, int) for i in indices)
+        or min(indices) < 0
+        or max(indices) >= 2**31
+        or len(set(indices)) < len(indices)
+    ):
         raise ValueError(
             "members must be a number ≥ 1, or distinct indices ≥ 0, of the members to train; "
             f"got {members!r}."
         )
-    learner = Baselearner(net, get_method(method), noise_std, weight_decay)
+    learner = Baselearner(net, get_method(method), float(noise_std), float(weight_decay))
     inputs, targets = _check_data("x", "y", x, y, net)
     draws = draw_members(learner, seed, indices, inputs, targets)
     held_out = None
@@ -146,7 +158,7 @@ def _assemble(
         detail = (
             f"the training loss of member{'s' if len(failed) > 1 else ''} "
             f"{', '.join(map(str, failed))} became NaN or infinite. Lower the learning rate, "
-            "standardise the data, or check y for extreme values."
+            "standardise the data, give a larger noise_std, or check y for extreme values."
         )
         if len(failed) == len(indices):
             raise FloatingPointError(f"no member survived training: {detail}")
@@ -168,6 +180,7 @@ def _assemble(
         losses=trained.losses[good],
         validation_losses=trained.validation_losses[good],
         objectives=objectives[good],
+        converged=trained.converged[good],
         failed=failed,
     )
 
@@ -177,7 +190,7 @@ def _check_data(
 ) -> tuple[Array, Array]:
     """Inputs and targets as float32 arrays that fit the network and each other."""
     inputs = check_inputs(x_name, x, net.input_shape, np.float32)
-    targets = np.asarray(y)
+    targets = np.atleast_1d(np.asarray(y))
     if targets.ndim == 1:
         targets = targets[:, None]
     if len(targets) != len(inputs):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ from ntkgp.networks import LayeredNetwork
 from ntkgp.typing import Metric, Params, Shape
 
 BLOCK_BYTES = 256 * 2**20
-"""Working memory of one block, beyond the result."""
+"""Working memory of one block, beyond inputs and result, as estimated from its largest covariance."""
 
 _BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
 
@@ -126,12 +127,13 @@ def _symmetric(
     block_bytes: int,
 ) -> list[NDArray[Any]]:
     out = [np.empty((len(x), len(x)), x.dtype) for _ in which]
-    blocks = list(_blocks(x, _block_side(net, x.dtype, block_bytes, len(x))))
-    for i, (rows, x_rows) in enumerate(blocks):
-        for columns, x_columns in blocks[i:]:
+    side = _block_side(net, x.dtype, block_bytes, len(x))
+    for rows, x_rows in _blocks(x, side):
+        for columns, x_columns in _blocks(x, side, first=rows.start):
             _fill(out, rows, columns, _block(net, x_rows, x_columns, which, metric))
+    slices = [slice(start, start + side) for start in range(0, len(x), side)]
     for matrix, diagonal in zip(out, _diagonal(net, x, which, metric, block_bytes), strict=True):
-        _mirror(matrix, [rows for rows, _ in blocks])
+        _mirror(matrix, slices)
         np.fill_diagonal(matrix, diagonal)  # a matrix product rounds ⟨x, x⟩; this does not
     return out
 
@@ -149,11 +151,12 @@ def _diagonal(
     net: LayeredNetwork, x: NDArray[Any], which: tuple[Which, ...], metric: Metric, block_bytes: int
 ) -> list[NDArray[Any]]:
     out = [np.empty(len(x), x.dtype) for _ in which]
-    side = max(1, min(len(x), _block_side(net, x.dtype, block_bytes, len(x)) ** 2))
-    for rows, x_rows in _blocks(x, side):
+    for rows, x_rows in _blocks(x, _diagonal_rows(net, x.dtype, block_bytes, len(x))):
         values = KernelMatrices(*_diagonal_block(net, x_rows, metric))
         for vector, name in zip(out, which, strict=True):
-            vector[rows] = np.asarray(getattr(values, name))[: rows.stop - rows.start]
+            part = np.asarray(getattr(values, name))[: rows.stop - rows.start]
+            _check_finite(part)
+            vector[rows] = part
     return out
 
 
@@ -172,20 +175,36 @@ def _diagonal_block(net: LayeredNetwork, x: Array, metric: Metric) -> tuple[Arra
 
 def _fill(out: list[NDArray[Any]], rows: slice, columns: slice, block: list[Array]) -> None:
     for matrix, values in zip(out, block, strict=True):
-        matrix[rows, columns] = np.asarray(values)[
-            : rows.stop - rows.start, : columns.stop - columns.start
-        ]
+        part = np.asarray(values)[: rows.stop - rows.start, : columns.stop - columns.start]
+        _check_finite(part)
+        matrix[rows, columns] = part
+
+
+def _check_finite(values: NDArray[Any]) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"the kernel overflows {values.dtype}: the inputs are too large. Standardise them."
+        )
 
 
 def _block_side(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, longest: int) -> int:
-    """Rows and columns of a block whose covariances fit into block_bytes; at least one pair."""
-    per_pair = _BUFFERS * net.entries_per_pair() * np.dtype(dtype).itemsize
-    return max(1, min(longest, int((block_bytes / per_pair) ** 0.5)))
+    """Rows and columns of a block, at least one, for which half of block_bytes holds the
+    covariances and half the inputs of both sides."""
+    item = np.dtype(dtype).itemsize
+    by_covariances = (block_bytes / 2 / (_BUFFERS * net.entries_per_pair() * item)) ** 0.5
+    by_inputs = block_bytes / 4 / (prod(net.input_shape) * item)
+    return max(1, min(longest, int(by_covariances), int(by_inputs)))
 
 
-def _blocks(x: NDArray[Any], side: int) -> Iterator[tuple[slice, NDArray[Any]]]:
+def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, longest: int) -> int:
+    """Rows whose own covariances and inputs fit into block_bytes, at least one."""
+    entries = _BUFFERS * net.entries_per_pair() + prod(net.input_shape)
+    return max(1, min(longest, block_bytes // (entries * np.dtype(dtype).itemsize)))
+
+
+def _blocks(x: NDArray[Any], side: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Slices of x of one length, so that one compiled program serves all: the last is padded."""
-    for start in range(0, len(x), side):
+    for start in range(first, len(x), side):
         rows = slice(start, min(start + side, len(x)))
         yield rows, x[np.minimum(np.arange(start, start + side), len(x) - 1)]
 
@@ -212,14 +231,15 @@ def check_inputs(
     kind = np.dtype(dtype) if dtype is not None else array.dtype
     if dtype is not None and kind not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64; got {kind}.")
-    array = array.astype(kind if kind in (np.float32, np.float64) else np.float64, copy=False)
+    kind = kind if kind in (np.float32, np.float64) else np.dtype(np.float64)
     if not np.isfinite(array).all():
         row = int(np.argwhere(~np.isfinite(array.reshape(len(array), -1)).all(1))[0, 0])
         raise ValueError(
-            f"{name} has NaN or infinite entries, first in row {row}. "
-            "Impute or drop those rows before computing a kernel."
+            f"{name} has NaN or infinite entries, first in row {row}. Impute or drop those rows."
         )
-    return array
+    if np.abs(array).max() > np.finfo(kind).max:
+        raise ValueError(f"{name} has entries too large for {kind}. Standardise the data.")
+    return array.astype(kind, copy=False)
 
 
 def empirical_ntk(
@@ -243,7 +263,7 @@ def empirical_ntk(
         weights: one number for each leaf of params, by which its part of the inner product is
             weighted: `net.prior_var()` for J Λ Jᵀ; that with zeros for the readout's leaves, which
             is `scale(net, net.prior_var(), body=1, head=0)`, for Θ̂^{≤L}; 1 for all when left out.
-        jacobian_bytes: the budget; two rows must fit.
+        jacobian_bytes: the budget; four rows must fit.
 
     Returns:
         (n1·c, n2·c), inputs first, outputs within.
@@ -257,29 +277,35 @@ def empirical_ntk(
         weights = jax.tree.map(lambda _: 1.0, params)
     n_outputs = jax.eval_shape(f, params, x1[:1]).shape[1]
     row_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
-    side = int(jacobian_bytes // (2 * row_bytes))
+    side = int(jacobian_bytes // (4 * row_bytes))  # two blocks, and as much to compute one
     if side < 1:
         raise ValueError(
-            f"jacobian_bytes must hold two rows of the Jacobian, {2 * row_bytes:,} bytes for these "
+            f"jacobian_bytes must hold four rows of the Jacobian, {4 * row_bytes:,} bytes for these "
             f"parameters; got {jacobian_bytes:,}."
         )
-    rows = jax.jit(partial(_jacobian_rows, f))
-    contract = jax.jit(_weighted_product)
 
-    def row_blocks(x: Array) -> Iterator[Params]:
-        for start in range(0, len(x) * n_outputs, side):
+    def row_blocks(x: Array, first: int = 0) -> Iterator[Params]:
+        for start in range(first, len(x) * n_outputs, side):
             index = np.arange(start, min(start + side, len(x) * n_outputs))
-            yield rows(params, x[index // n_outputs], index % n_outputs)
+            yield _jacobian_rows(f, params, x[index // n_outputs], index % n_outputs)
 
-    second = x1 if x2 is None else x2
-    return jnp.concatenate(
-        [
-            jnp.concatenate([contract(j1, j2, weights) for j2 in row_blocks(second)], axis=1)
-            for j1 in row_blocks(x1)
-        ]
-    )
+    columns = x1 if x2 is None else x2
+    result = np.empty((len(x1) * n_outputs, len(columns) * n_outputs), _dtype(params))
+    for i, j1 in enumerate(row_blocks(x1)):
+        first = i if x2 is None else 0  # symmetric: only from the diagonal on
+        for j, j2 in enumerate(row_blocks(columns, first * side), start=first):
+            block = np.asarray(_weighted_product(j1, j2, weights))
+            result[i * side : (i + 1) * side, j * side : (j + 1) * side] = block
+            if x2 is None:
+                result[j * side : (j + 1) * side, i * side : (i + 1) * side] = block.T
+    return jnp.asarray(result)
 
 
+def _dtype(params: Params) -> Any:
+    return jnp.result_type(*jax.tree.leaves(params))
+
+
+@partial(jax.jit, static_argnums=0)
 def _jacobian_rows(
     f: Callable[[Params, Array], Array], params: Params, x: Array, output: Array
 ) -> Params:
@@ -291,10 +317,11 @@ def _jacobian_rows(
     return jax.vmap(row)(x, output)
 
 
+@jax.jit
 def _weighted_product(j1: Params, j2: Params, weights: Params) -> Array:
     """Σ over leaves of weight · J1 J2ᵀ."""
     products = jax.tree.map(
-        lambda a, b, weight: weight * a.reshape(len(a), -1) @ b.reshape(len(b), -1).T,
+        lambda a, b, weight: weight * (a.reshape(len(a), -1) @ b.reshape(len(b), -1).T),
         j1,
         j2,
         weights,

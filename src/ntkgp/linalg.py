@@ -21,15 +21,19 @@ def cholesky(matrix: Matrix, what: str) -> Matrix:
             "Standardise the inputs."
         )
     try:
-        return np.tril(linalg.cholesky(matrix, lower=True, check_finite=False))
+        factor = linalg.cholesky(matrix, lower=True, check_finite=False)
     except linalg.LinAlgError:
         raise NotPositiveDefinite(_diagnosis(matrix, what)) from None
+    pivots = np.diag(factor) ** 2
+    if pivots.min() < len(matrix) * np.finfo(matrix.dtype).eps * np.diag(matrix).max():
+        raise NotPositiveDefinite(_diagnosis(matrix, what))  # it passed by the luck of rounding
+    return factor
 
 
 def _diagnosis(matrix: Matrix, what: str) -> str:
     smallest = float(linalg.eigvalsh(matrix, subset_by_index=(0, 0))[0])
     scale = float(np.mean(np.diag(matrix)))
-    enough = max(-2 * smallest, 1e-10 * scale)
+    enough = max(-2 * smallest, 1e-10 * scale)  # beyond rounding, which is 1e-16 · n · scale
     return (
         f"{what} ({len(matrix)}x{len(matrix)}) is not positive definite in {matrix.dtype}: its "
         f"smallest eigenvalue is {smallest:.2g}, its mean diagonal {scale:.2g}. Inputs that coincide "

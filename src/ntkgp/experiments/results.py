@@ -38,8 +38,11 @@ def load(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path} is not a results file ({error}). Delete it and run the experiment again."
         ) from None
-    if not isinstance(results, dict) or "experiment" not in results:
-        raise ValueError(f"{path} is not a results file of ntkgp: it names no experiment.")
+    needed = {"experiment", "config", "versions", "runs"}
+    if not isinstance(results, dict) or not needed <= results.keys():
+        raise ValueError(
+            f"{path} is not a results file of ntkgp: it needs the entries {', '.join(sorted(needed))}."
+        )
     return results
 
 

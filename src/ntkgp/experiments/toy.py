@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results
 from ntkgp.experiments.results import rounded
-from ntkgp.methods import METHODS
+from ntkgp.methods import METHODS, get_method
 from ntkgp.networks import LayeredNetwork, mlp
 from ntkgp.posterior import LAWS, Posterior
 from ntkgp.training import Descent, GaussNewton, Trainer
@@ -22,7 +22,8 @@ from ntkgp.training import Descent, GaussNewton, Trainer
 class ToyConfig:
     """Everything that determines a run (Section 4 and Appendix I.1)."""
 
-    solver: Literal["gauss-newton", "gradient-descent"] = "gauss-newton"
+    solver: str = "gauss-newton"
+    """Or "gradient-descent", the paper's."""
     max_steps: int = 100
     """Gauss-Newton steps at the most."""
     tolerance: float = 1e-5
@@ -53,6 +54,24 @@ class ToyConfig:
     data_seed: int = 0
     jitter: float = 1e-6
     """On the diagonal of the noise-free law's kernel matrix, which is singular to rounding."""
+
+    def __post_init__(self) -> None:
+        check_methods(self.methods, self.members, self.ensembles)
+        if self.solver not in ("gauss-newton", "gradient-descent"):
+            raise ValueError(
+                f'solver must be "gauss-newton" or "gradient-descent"; got {self.solver!r}.'
+            )
+
+
+def check_methods(methods: tuple[str, ...], members: int, ensembles: int) -> None:
+    """Refuse before training what could not be trained or measured after it."""
+    for method in methods:
+        get_method(method)
+    if members < 2 or ensembles < 1:
+        raise ValueError(
+            "an experiment needs at least 2 members, to have a standard deviation, and 1 ensemble; "
+            f"got {members} and {ensembles}."
+        )
 
 
 PRESETS = {

@@ -22,6 +22,9 @@ class WidthsConfig:
     ensembles: int = 3
     max_steps: int = 60
 
+    def __post_init__(self) -> None:
+        toy.check_methods(self.methods, self.members, self.ensembles)
+
 
 PRESETS = {
     "laptop": WidthsConfig(widths=(64, 128, 256, 512, 1024)),

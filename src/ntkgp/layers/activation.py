@@ -46,10 +46,13 @@ class Activation(Layer):
     def gaussian(self, incoming: bool) -> bool:
         if not incoming:
             raise ValueError(
-                f"{self!r} must follow a Dense or Conv layer (pooling, Flatten and residual sums may "
-                "stand between): its kernel is an expectation over Gaussian inputs. "
+                f"{self!r} must follow a Dense or Conv layer (pooling and residual sums may stand "
+                "between, Flatten may not): its kernel is an expectation over Gaussian inputs. "
                 "Neither raw inputs nor the outputs of another activation are Gaussian."
             )
+        return False
+
+    def fresh(self, incoming: bool) -> bool:
         return False
 
 

@@ -47,7 +47,8 @@ class Layer(ABC):
         leaves, treedef = jax.tree.flatten(self.shapes(in_shape))
         stds = [var**0.5 for var in jax.tree.leaves(self.prior_var(in_shape))]
         ends = np.cumsum([leaf.size for leaf in leaves], dtype=int)
-        normals = jnp.split(jax.random.normal(key, (ends[-1] if leaves else 0,)), ends[:-1])
+        flat = jax.random.normal(key, (ends[-1] if leaves else 0,), jnp.float32)
+        normals = jnp.split(flat, ends[:-1])
         draws = [
             std * part.reshape(leaf.shape)
             for std, part, leaf in zip(stds, normals[: len(leaves)], leaves, strict=True)
@@ -56,6 +57,11 @@ class Layer(ABC):
 
     def gaussian(self, incoming: bool) -> bool:
         """Whether outputs are centred Gaussian at infinite width, given whether the inputs are."""
+        return incoming
+
+    def fresh(self, incoming: bool) -> bool:
+        """Whether outputs have mean zero by weights that nothing beside this layer shares,
+        given whether the inputs do."""
         return incoming
 
     def all_pairs(self, needed: bool) -> bool:

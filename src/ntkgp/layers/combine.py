@@ -50,6 +50,11 @@ class Serial(Layer):
             incoming = layer.gaussian(incoming)
         return incoming
 
+    def fresh(self, incoming: bool) -> bool:
+        for layer in self.layers:
+            incoming = layer.fresh(incoming)
+        return incoming
+
     def all_pairs(self, needed: bool) -> bool:
         for layer in reversed(self.layers):
             needed = layer.all_pairs(needed)
@@ -120,12 +125,16 @@ class Residual(Layer):
         return Kernels(*(a + b for a, b in zip(body, shortcut, strict=True)))
 
     def gaussian(self, incoming: bool) -> bool:
-        if not self.body.gaussian(incoming):
+        self.body.gaussian(incoming)
+        if not self.body.fresh(False):
             raise ValueError(
                 "the body of Residual must end in a Dense or Conv layer (pooling may follow): "
                 "otherwise its outputs are correlated with the shortcut's and the kernels do not add."
             )
         return self.shortcut.gaussian(incoming)
+
+    def fresh(self, incoming: bool) -> bool:
+        return self.body.fresh(incoming) and self.shortcut.fresh(incoming)
 
     def all_pairs(self, needed: bool) -> bool:
         return self.body.all_pairs(needed) or self.shortcut.all_pairs(needed)

@@ -105,6 +105,9 @@ class Conv(Layer):
     def gaussian(self, incoming: bool) -> bool:
         return True
 
+    def fresh(self, incoming: bool) -> bool:
+        return True
+
     def backward(
         self, params: Affine, x: Array, cotangents: Array, metric: Metric
     ) -> tuple[Array, Array]:

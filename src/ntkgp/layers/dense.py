@@ -70,6 +70,9 @@ class Dense(Layer):
     def gaussian(self, incoming: bool) -> bool:
         return True
 
+    def fresh(self, incoming: bool) -> bool:
+        return True
+
     def backward(
         self, params: Affine, x: Array, cotangents: Array, metric: Metric
     ) -> tuple[Array, Array]:

@@ -26,6 +26,9 @@ class Flatten(Layer):
     def kernel(self, k: Kernels, in_shape: Shape, metric: Metric) -> Kernels:
         return Kernels(*(_mean_over_positions(cov) for cov in k))
 
+    def gaussian(self, incoming: bool) -> bool:
+        return False  # positions differ in variance, so their mixture is not Gaussian
+
     def all_pairs(self, needed: bool) -> bool:
         return False
 

@@ -37,7 +37,7 @@ class PiecewiseLinear(Activation):
 
 
 def _cosine(cov: Array, scale: Array) -> Array:
-    """cov / scale within [-1, 1]; 1 where a variance is 0, since both points are then the origin."""
+    """cov / scale within [-1, 1]; 1 where one point is the origin, whose kernel is 0 in any case."""
     return jnp.where(scale > 0, jnp.clip(cov / jnp.where(scale > 0, scale, 1), -1, 1), 1)
 
 

@@ -45,8 +45,11 @@ def _sum_of_shifts(
 
 def check_pair(name: str, value: tuple[int, int]) -> None:
     """Refuse what is not two whole numbers of at least 1."""
-    if len(value) != 2 or not all(isinstance(v, int) and v >= 1 for v in value):
-        raise ValueError(f"{name} must be two whole numbers ≥ 1, (height, width); got {value!r}.")
+    pair = isinstance(value, tuple) and len(value) == 2
+    if not pair or not all(isinstance(size, int) and size >= 1 for size in value):
+        raise ValueError(
+            f"{name} must be a tuple of two whole numbers ≥ 1, (height, width); got {value!r}."
+        )
 
 
 def check_image(layer: str, in_shape: Shape) -> tuple[int, int, int]:

@@ -62,36 +62,40 @@ def closeness_table(results: dict[str, Any]) -> str:
 
 def figure_1(results: dict[str, Any], out: Path) -> list[Path]:
     """The analytic NTKGP in every panel, against NNGP and three ensembles."""
-    figure, axes = plt.subplots(
-        1, 4, figsize=(13, 3.2), sharex=True, sharey=True, layout="constrained"
-    )
     nngp = results["laws"]["nngp"]
     panels = [("Analytic NNGP", np.array(nngp["mean"]), np.array(nngp["std"]))]
-    for method, title in TITLES.items():
+    for method, title in _drawn(results).items():
         outputs = _outputs(results, method)
         panels.append((title, outputs.mean(axis=0), outputs.std(axis=0)))
-    for axis, (title, mean, std) in zip(axes, panels, strict=True):
+    size = (3.25 * len(panels), 3.2)
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=size, sharex=True, sharey=True, layout="constrained", squeeze=False
+    )
+    for axis, (title, mean, std) in zip(axes[0], panels, strict=True):
         _panel(axis, results, mean, std)
         axis.set_title(title)
         axis.set_xlabel("x")
-    axes[0].set_ylabel("y")
-    _legend(axes[-1])
+    axes[0, 0].set_ylabel("y")
+    _legend(axes[0, -1])
     return save_figure(figure, out / "figure-1")
 
 
 def ensemble_sizes(results: dict[str, Any], out: Path) -> list[Path]:
     """The first members of each ensemble alone, against the analytic NTKGP."""
+    drawn = _drawn(results)
+    if not drawn:
+        return []
     sizes = [size for size in SIZES if size <= results["config"]["members"]]
     figure, axes = plt.subplots(
-        len(TITLES),
+        len(drawn),
         len(sizes),
-        figsize=(3.2 * len(sizes), 2.7 * len(TITLES)),
+        figsize=(3.2 * len(sizes), 2.7 * len(drawn)),
         sharex=True,
         sharey=True,
         layout="constrained",
         squeeze=False,
     )
-    for row, (method, title) in zip(axes, TITLES.items(), strict=True):
+    for row, (method, title) in zip(axes, drawn.items(), strict=True):
         row[0].set_ylabel(title)
         for axis, size in zip(row, sizes, strict=True):
             outputs = _outputs(results, method)[:size]
@@ -102,6 +106,12 @@ def ensemble_sizes(results: dict[str, Any], out: Path) -> list[Path]:
         axis.set_xlabel("x")
     _legend(axes[0, -1])
     return save_figure(figure, out / "ensemble-sizes")
+
+
+def _drawn(results: dict[str, Any]) -> dict[str, str]:
+    """The methods of the paper's figure that this run has."""
+    present = {run["method"] for run in results["runs"]}
+    return {method: title for method, title in TITLES.items() if method in present}
 
 
 def _outputs(results: dict[str, Any], method: str) -> NDArray[Any]:

@@ -46,6 +46,8 @@ class Trained(NamedTuple):
     """(members, epochs or iterations): the training loss on the way."""
     validation_losses: NDArray[Any]
     """(members, evaluations): empty without a validation set."""
+    converged: NDArray[np.bool_]
+    """(members,): whether the trainer's own criterion ended it, not its limit of steps."""
 
 
 @runtime_checkable
@@ -80,6 +82,16 @@ def over_members(f: Callable[..., Any], stacked: tuple[Any, ...], at_once: int |
     if at_once is None:
         return jax.vmap(f)(*stacked)
     return jax.lax.map(lambda own: f(*own), stacked, batch_size=at_once if at_once > 1 else None)
+
+
+def check_positive(trainer: object, *names: str) -> None:
+    """Refuse options that are neither None nor above zero."""
+    for name in names:
+        value = getattr(trainer, name)
+        if value is not None and not value > 0:
+            raise ValueError(
+                f"{name} of {type(trainer).__name__} must be greater than 0; got {value!r}."
+            )
 
 
 def progress_bar(total: int, description: str, shown: bool) -> Any:

@@ -10,7 +10,15 @@ import numpy as np
 from jax import Array
 
 from ntkgp.member import Baselearner, Member, TrainingSet
-from ntkgp.training.common import Draw, HeldOut, Trained, over_members, progress_bar, typical
+from ntkgp.training.common import (
+    Draw,
+    HeldOut,
+    Trained,
+    check_positive,
+    over_members,
+    progress_bar,
+    typical,
+)
 from ntkgp.typing import Params
 
 if TYPE_CHECKING:
@@ -60,10 +68,9 @@ class Descent:
     members_at_once: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience", "evaluate_every", "members_at_once"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} of Descent must be at least 1; got {value!r}.")
+        check_positive(
+            self, "epochs", "batch_size", "patience", "evaluate_every", "members_at_once"
+        )
 
     def __call__(
         self,
@@ -76,7 +83,7 @@ class Descent:
         state = start(self, learner, draws, validation is not None)
         losses, validation_losses = [], []
         with progress_bar(self.epochs, "training", progress) as bar:
-            while state.epoch < self.epochs and not _all_stale(state, self.patience):
+            while state.epoch < self.epochs and not bool(_stale(state, self.patience).all()):
                 n_epochs = min(self.evaluate_every, self.epochs - int(state.epoch))
                 state, epoch_losses = run_epochs(self, learner, state, x, draws, n_epochs)
                 losses.append(np.asarray(epoch_losses))
@@ -88,7 +95,10 @@ class Descent:
         theta = state.theta if state.best is None else state.best.theta
         n_members = len(losses[0])
         per_evaluation = np.array(validation_losses).T.reshape(n_members, -1)
-        return Trained(theta, draws.member, np.concatenate(losses, axis=1), per_evaluation)
+        stale = _stale(state, self.patience)
+        return Trained(
+            theta, draws.member, np.concatenate(losses, axis=1), per_evaluation, np.asarray(stale)
+        )
 
 
 def start(trainer: Descent, learner: Baselearner, draws: Draw, early_stop: bool) -> TrainState:
@@ -130,9 +140,13 @@ def _epoch(
     optimizer = _masked(trainer, learner)
 
     def step(carry: tuple[Params, Any], batch: TrainingSet) -> tuple[tuple[Params, Any], Array]:
+        def loss_of(theta: Params) -> Array:
+            return learner.loss(theta, draw.member, batch, n)
+
         theta, opt_state = carry
-        loss, gradient = jax.value_and_grad(learner.loss)(theta, draw.member, batch, n)
-        updates, opt_state = optimizer.update(gradient, opt_state, theta)
+        loss, gradient = jax.value_and_grad(loss_of)(theta)
+        extra = {"value": loss, "grad": gradient, "value_fn": loss_of}  # for line searches
+        updates, opt_state = optimizer.update(gradient, opt_state, theta, **extra)
         return (jax.tree.map(jnp.add, theta, updates), opt_state), loss
 
     if trainer.batch_size is None or trainer.batch_size >= n:
@@ -148,12 +162,12 @@ def _epoch(
     return carry, losses.mean()
 
 
-def _masked(trainer: Descent, learner: Baselearner) -> "optax.GradientTransformation":
+def _masked(trainer: Descent, learner: Baselearner) -> Any:
     """The optimiser on the parameters that the method trains; the others get no update."""
-    if learner.method.trains == "all":
-        return trainer.optimizer
     import optax
 
+    if learner.method.trains == "all":
+        return optax.with_extra_args_support(trainer.optimizer)
     labels = jax.tree.map(lambda last: "train" if last else "keep", learner.net.readout())
     return optax.multi_transform({"train": trainer.optimizer, "keep": optax.set_to_zero()}, labels)
 
@@ -184,7 +198,8 @@ def evaluate(
     return state._replace(best=best), loss
 
 
-def _all_stale(state: TrainState, patience: int | None) -> bool:
+def _stale(state: TrainState, patience: int | None) -> Array:
+    """Which members have had no improvement for `patience` evaluations."""
     if state.best is None or patience is None:
-        return False
-    return bool((state.best.stale >= patience).all())
+        return jnp.zeros(len(jax.tree.leaves(state.theta)[0]), bool)
+    return state.best.stale >= patience

@@ -11,12 +11,18 @@ from jax import Array
 
 from ntkgp.member import Baselearner
 from ntkgp.networks import squared_norm
-from ntkgp.training.common import Draw, HeldOut, Trained, over_members, progress_bar, typical
+from ntkgp.training.common import (
+    Draw,
+    HeldOut,
+    Trained,
+    check_positive,
+    over_members,
+    progress_bar,
+    typical,
+)
 from ntkgp.typing import Params
 
-_RESOLVED = (
-    1e-6  # the least damping, over the mean diagonal of the Gram matrix, that float32 resolves
-)
+_ROUNDING = 4  # times n · eps · mean diagonal: the least damping that a Gram matrix resolves
 
 
 class LMState(NamedTuple):
@@ -60,6 +66,9 @@ class GaussNewton:
     damping: float = 2e-2
     members_at_once: int | None = None
 
+    def __post_init__(self) -> None:
+        check_positive(self, "max_steps", "tolerance", "damping", "members_at_once")
+
     def __call__(
         self,
         learner: Baselearner,
@@ -70,8 +79,8 @@ class GaussNewton:
     ) -> Trained:
         if validation is not None:
             raise ValueError(
-                "GaussNewton minimises the training objective to the end and has no use for a "
-                "validation set: leave it out, or train with Descent."
+                "GaussNewton minimises the training objective and has no use for a validation set: "
+                "leave it out, or train with Descent."
             )
         if learner.weight_decay:
             raise ValueError("GaussNewton has no weight_decay; train with Descent, or set it to 0.")
@@ -84,7 +93,9 @@ class GaussNewton:
                 bar.update()
                 bar.set_postfix(objective=typical(trace[-1]))
         losses = np.stack(trace, axis=1) / len(x)
-        return Trained(state.theta, draws.member, losses, np.zeros((len(losses), 0)))
+        return Trained(
+            state.theta, draws.member, losses, np.zeros((len(losses), 0)), np.asarray(state.done)
+        )
 
 
 def _objective(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> Array:
@@ -131,13 +142,15 @@ def _member_step(
     fx, pull_back = jax.vjp(f, state.theta)
     residual = (draw.targets - draw.delta - fx).ravel()
     gram = _tangent_gram(learner, x, draw, state.theta)
-    least = _RESOLVED * jnp.mean(jnp.diag(gram))
+    least = _ROUNDING * len(gram) * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diag(gram))
     total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
     shrink = pull / total
 
     v = learner.displacement(state.theta, draw.member)
     _, jv = jax.jvp(f, (state.theta,), (v,))
-    factor = jax.scipy.linalg.cho_factor(gram + total * jnp.eye(len(gram)), lower=True)
+    factor = jax.scipy.linalg.cho_factor(
+        gram + total * jnp.eye(len(gram), dtype=gram.dtype), lower=True
+    )
     dual = jax.scipy.linalg.cho_solve(factor, residual + shrink * jv.ravel())
     (gradient,) = pull_back(dual.reshape(fx.shape))
     step = jax.tree.map(
@@ -149,7 +162,7 @@ def _member_step(
     jd = gram @ dual - shrink * jv.ravel()
     promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(learner.net, step)
     return _accept_or_damp(
-        solver, learner, state, theta, _objective(learner, x, draw, theta), promised
+        solver, learner, state, theta, _objective(learner, x, draw, theta), promised, least
     )
 
 
@@ -160,20 +173,22 @@ def _accept_or_damp(
     theta: Params,
     objective: Array,
     promised: Array,
+    least: Array,
 ) -> LMState:
     """Take the step if it lowers the objective; choose the next damping by how well it was foretold.
 
+    A step that is not finite, from a factorisation that failed, counts as one that does not.
     The damping rule is Nielsen's (1999): smooth in the ratio of the gained to the promised.
     """
     gain = (state.objective - objective) / jnp.maximum(promised, jnp.finfo(promised.dtype).tiny)
     better = objective < state.objective
-    take = (better | learner.method.linear) & ~state.done
+    take = (better | (learner.method.linear & jnp.isfinite(objective))) & ~state.done
     shrunk = state.damping * jnp.maximum(1 / 3, 1 - (2 * gain - 1) ** 3)
     small = promised <= solver.tolerance * state.objective
     return LMState(
         theta=jax.tree.map(lambda new, old: jnp.where(take, new, old), theta, state.theta),
         objective=jnp.where(take, objective, state.objective),
-        damping=jnp.where(better, shrunk, state.damping * state.growth),
-        growth=jnp.where(better, 2.0, 2 * state.growth),
-        done=state.done | small | ~jnp.isfinite(objective),
+        damping=jnp.where(take, shrunk, jnp.maximum(state.damping, least) * state.growth),
+        growth=jnp.where(take, 2.0, 2 * state.growth),
+        done=state.done | small | ~jnp.isfinite(state.objective),
     )
