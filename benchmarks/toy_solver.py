@@ -23,7 +23,7 @@ import optax
 from ntkgp import METHODS, GaussNewton, fit
 from ntkgp.experiments import results, toy
 from ntkgp.member import Baselearner
-from ntkgp.training.common import draw_members
+from ntkgp.training.common import Data, draw_members
 
 CONFIG = replace(toy.PRESETS["paper"], ensembles=1)
 
@@ -32,10 +32,10 @@ def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) 
     """50,000 steps for each of 20 members, extrapolated from the best stretch of `steps`."""
     x, y, _ = toy.make_data(CONFIG)
     learner = Baselearner(toy.make_network(CONFIG), METHODS[method], CONFIG.noise_std)
-    inputs = jnp.float32(x)
-    draws = draw_members(learner, 0, [0], inputs, jnp.float32(y))
+    shared = Data(jnp.float32(x), jnp.float32(y))
+    draws = draw_members(learner, 0, [0], shared)
     draw = jax.tree.map(lambda leaf: leaf[0], draws)
-    data = draw.data(inputs)
+    data = draw.data(shared)
     optimizer = optax.sgd(CONFIG.learning_rate)
 
     @jax.jit

@@ -5,8 +5,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import tree_leaves_with_path as leaves_with_path
 
-from ntkgp import LayeredNetwork, mlp
+from ntkgp import LayeredNetwork, adapters, mlp
 from ntkgp.layers import (
     Abs,
     AvgPool,
@@ -126,3 +127,13 @@ def flat(tree, like):
     """A tree of numbers, one for each leaf, as one vector as long as the parameters."""
     pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(like), strict=True)
     return jnp.concatenate([jnp.full(leaf.size, value) for value, leaf in pairs])
+
+
+def without_kernel(net):
+    """The same network known by its functions alone, as a user's own is."""
+    variances = {"/".join(_names(path)): var for path, var in leaves_with_path(net.prior_var())}
+    return adapters.from_functions(net.init, net.apply, net.input_shape, prior_var=variances)
+
+
+def _names(path):
+    return [str(getattr(key, "name", getattr(key, "idx", key))) for key in path]

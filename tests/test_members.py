@@ -138,7 +138,7 @@ def test_target_noise_is_drawn_per_member_with_the_right_size():
     noise = []
     for index in range(40):
         keys = member_keys(0, index)
-        noise.append(learner.training_set(keys, learner.draw(keys)[1], x, y).targets[:, 0] - 1)
+        noise.append(0.3 * learner.training_set(keys, learner.draw(keys)[1], x, y).epsilon[:, 0])
     noise = np.array(noise)
     assert abs(noise.var() - 0.09) < 5 * 0.09 * np.sqrt(2 / noise.size)
     assert np.abs(np.corrcoef(noise)[np.triu_indices(40, 1)]).max() < 5 / np.sqrt(50)
@@ -149,7 +149,8 @@ def test_deep_ensembles_train_on_the_targets_themselves():
     keys = member_keys(0, 0)
     y = jnp.ones((5, 1))
     data = learner.training_set(keys, learner.draw(keys)[1], jnp.zeros((5, 1)), y)
-    np.testing.assert_array_equal(data.targets, y)
+    np.testing.assert_array_equal(data.y, y)
+    np.testing.assert_array_equal(data.epsilon, 0 * y)
 
 
 @pytest.mark.parametrize("parameterization", ["ntk", "standard"])
@@ -177,7 +178,7 @@ def test_the_loss_is_the_paper_s_objective_scaled():
     x, y = jnp.linspace(-1, 1, 6)[:, None], jnp.ones((6, 2))
     data = learner.training_set(keys, member, x, y)
     theta = jax.tree.map(lambda leaf: leaf + 0.1, theta_0)
-    residual = data.targets - learner.predict(theta, member, x)
+    residual = y + 0.5 * data.epsilon - learner.predict(theta, member, x)
     sizes = jax.tree.leaves(jax.tree.map(jnp.size, theta))
     lambdas = [1.44 / 1, 0.09, 1.44 / 4, 0.09, 1.44 / 4, 0.09]
     penalty = sum(0.01 * size / var for size, var in zip(sizes, lambdas, strict=True))
@@ -254,4 +255,4 @@ def test_offsets_are_what_the_table_says():
 )
 def test_bad_options_are_refused_in_words(method, options, words):
     with pytest.raises(ValueError, match=words):
-        Baselearner(ntkgp.mlp(1, width=4), METHODS[method], **options)
+        Baselearner(ntkgp.mlp(1, width=4), METHODS[method], **options).check()

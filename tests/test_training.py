@@ -13,7 +13,7 @@ from helpers import assert_covariance, assert_not_covariance, dense_jacobian, fl
 from ntkgp import METHODS, Descent, GaussNewton, fit
 from ntkgp.member import Baselearner, Member, member_keys
 from ntkgp.training import descent
-from ntkgp.training.common import draw_members
+from ntkgp.training.common import Data, draw_members
 
 X = np.array([[-1.5], [-0.6], [0.4], [1.3]])
 Y = np.sin(2 * X)
@@ -24,8 +24,8 @@ LINEAR = [name for name, method in METHODS.items() if method.linear]
 
 def drawn(method, net, indices=range(3), seed=0):
     learner = Baselearner(net, METHODS[method], NOISE)
-    x, y = jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32)
-    return learner, draw_members(learner, seed, indices, x, y)
+    data = Data(jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32))
+    return learner, draw_members(learner, seed, indices, data)
 
 
 def one(tree, k):
@@ -45,7 +45,7 @@ def closed_form(learner, draw, k, t):
         j_d, j_t = (dense_jacobian(net.apply, point, jnp.asarray(x)) for x in (X, t))
         f_d, f_t = (learner.predict(theta, member, jnp.asarray(x))[:, 0] for x in (X, t))
         gram = (j_d * var * keep) @ j_d.T + NOISE**2 * jnp.eye(len(X))
-        targets = jnp.asarray(np.asarray(draw.targets[k][:, 0], np.float64))
+        targets = jnp.asarray(Y[:, 0] + NOISE * np.asarray(draw.epsilon[k][:, 0], np.float64))
         return np.asarray(f_t + (j_t * var * keep) @ j_d.T @ jnp.linalg.solve(gram, targets - f_d))
 
 
@@ -329,7 +329,7 @@ def test_a_member_that_diverges_is_named_and_left_out():
     trainer = Descent(optax.sgd(0.01), epochs=3)
 
     def sabotaged(learner, x, draws, validation, progress):
-        draws = draws._replace(targets=draws.targets.at[1].set(1e30))
+        draws = draws._replace(epsilon=draws.epsilon.at[1].set(1e30))
         return trainer(learner, x, draws, validation, progress)
 
     with pytest.warns(ntkgp.MemberFailure, match="member 7 "):

@@ -1,8 +1,12 @@
 """Bayesian deep ensembles via the neural tangent kernel."""
 
+from typing import Any
+
 __version__ = "0.1.0"
 
+from ntkgp import adapters as adapters
 from ntkgp import layers as layers
+from ntkgp import metrics as metrics
 from ntkgp.distributions import Mixture as Mixture
 from ntkgp.distributions import Normal as Normal
 from ntkgp.ensemble import Ensemble as Ensemble
@@ -24,3 +28,24 @@ from ntkgp.posterior import Law as Law
 from ntkgp.posterior import Posterior as Posterior
 from ntkgp.training import Descent as Descent
 from ntkgp.training import GaussNewton as GaussNewton
+
+_WITH_SCIKIT_LEARN = (
+    "EnsembleRegressor",
+    "EnsembleClassifier",
+    "GPRegressor",
+    "GPClassifier",
+    "load",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, imported when first asked for: scikit-learn takes half a second."""
+    if name in _WITH_SCIKIT_LEARN:
+        from ntkgp import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'ntkgp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WITH_SCIKIT_LEARN])

@@ -36,6 +36,18 @@ class Normal:
     def std(self) -> Floats:
         return np.sqrt(self.var)
 
+    def rescaled(self, scale: Floats | float, shift: Floats | float) -> "Normal":
+        """The distribution of scale · y + shift."""
+        square = np.asarray(scale) ** 2
+        return Normal(
+            scale * self.mean + shift, square * self.epistemic_var, square * self.noise_var
+        )
+
+    def first_output(self) -> "Normal":
+        """The first output alone, with arrays of one axis less: (n,) in place of (n, c)."""
+        noise_var = np.broadcast_to(self.noise_var, self.mean.shape)
+        return Normal(self.mean[..., 0], self.epistemic_var[..., 0], noise_var[..., 0])
+
     def quantile(self, q: float) -> Floats:
         """The value below which an observation falls with probability q."""
         return self.mean + self.std * special.ndtri(_check_probability("q", q))
@@ -104,6 +116,15 @@ class Mixture:
     @property
     def std(self) -> Floats:
         return np.sqrt(self.var)
+
+    def rescaled(self, scale: Floats | float, shift: Floats | float) -> "Mixture":
+        """The distribution of scale · y + shift."""
+        return Mixture(scale * self.means + shift, np.asarray(scale) ** 2 * self.noise_vars)
+
+    def first_output(self) -> "Mixture":
+        """The first output alone, with arrays of one axis less: (k, n) in place of (k, n, c)."""
+        noise_vars = np.broadcast_to(self.noise_vars, self.means.shape)
+        return Mixture(self.means[..., 0], noise_vars[..., 0])
 
     def moment_matched(self) -> Normal:
         """The normal of the same mean and variance."""

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from operator import index
 from typing import Any
 
@@ -18,10 +17,13 @@ from ntkgp.kernels import check_inputs
 from ntkgp.member import Baselearner, Member
 from ntkgp.methods import get_method
 from ntkgp.networks import Network
+from ntkgp.noise import ConstantNoise, LearnedNoise
 from ntkgp.training import Trained, Trainer
-from ntkgp.training.common import Draw, HeldOut, draw_members, finite_members
+from ntkgp.training.common import Data, Draw, HeldOut, draw_members, finite_members
 from ntkgp.training.gauss_newton import GaussNewton
 from ntkgp.typing import Params
+
+_BATCH_SIZES = (256, 4096)
 
 
 class MemberFailure(UserWarning):
@@ -51,23 +53,40 @@ class Ensemble:
     failed: tuple[int, ...] = ()
     """Indices of members whose loss became NaN or infinite; they are in none of the above."""
 
-    def outputs(self, x: ArrayLike, batch_size: int = 4096) -> NDArray[Any]:
-        """f̃_k(x, θ̂_k) of each member, (k, n, c)."""
-        inputs = check_inputs("x", x, self.learner.net.input_shape, np.float32)
-        parts = [
-            np.asarray(_outputs(self.learner, self.theta, self.member, jnp.asarray(part)))
-            for part in np.array_split(inputs, -(-len(inputs) // batch_size))
-        ]
-        return np.concatenate(parts, axis=1)
+    def outputs(self, x: ArrayLike) -> NDArray[Any]:
+        """f̃_k(x, θ̂_k) of each member, (k, n, c): the mean of its prediction."""
+        return self._predict(x)[0]
 
     def predict(self, x: ArrayLike) -> Mixture:
         """The predictive mixture of an observation at each x (Appendix F)."""
-        return Mixture(self.outputs(x).astype(np.float64), self.learner.noise_std**2)
+        means, noise_vars = self._predict(x)
+        return Mixture(means.astype(np.float64), noise_vars.astype(np.float64))
+
+    def _predict(self, x: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Mean and noise variance of each member, (k, n, c) both.
+
+        In batches of two sizes only, the last one padded, so that two compiled programs serve
+        any number of rows.
+        """
+        inputs = check_inputs("x", x, self.learner.net.input_shape, np.float32)
+        size = next((size for size in _BATCH_SIZES if size >= len(inputs)), _BATCH_SIZES[-1])
+        parts = []
+        for start in range(0, len(inputs), size):
+            rows = np.minimum(np.arange(start, start + size), len(inputs) - 1)
+            batch = jnp.asarray(inputs[rows])
+            normals = _member_normals(self.learner, self.theta, self.member, batch)
+            parts.append([np.asarray(part)[:, : len(inputs) - start] for part in normals])
+        means, noise_vars = zip(*parts, strict=True)
+        return np.concatenate(means, axis=1), np.concatenate(noise_vars, axis=1)
 
 
-@partial(jax.jit, static_argnums=(0,))
-def _outputs(learner: Baselearner, theta: Params, member: Member, x: Array) -> Array:
-    return jax.vmap(learner.predict, in_axes=(0, 0, None))(theta, member, x)
+@jax.jit
+def _member_normals(
+    learner: Baselearner, theta: Params, member: Member, x: Array
+) -> tuple[Array, Array]:
+    """What each member predicts: N(mean, var) at each x."""
+    outputs = jax.vmap(learner.predict, in_axes=(0, 0, None))(theta, member, x)
+    return learner.noise.mean(outputs), learner.noise.var(outputs, learner.noise_std)
 
 
 def fit(
@@ -82,6 +101,7 @@ def fit(
     trainer: Trainer = GaussNewton(),
     validation: tuple[ArrayLike, ArrayLike] | None = None,
     weight_decay: float = 0.0,
+    heteroscedastic: bool = False,
     progress: bool = False,
 ) -> Ensemble:
     """Train an ensemble.
@@ -89,11 +109,15 @@ def fit(
     Args:
         net: the network of every member.
         x: training inputs (n, *input_shape).
-        y: training targets (n, output_dim), or (n,) for one output.
+        y: training targets (n, c), or (n,) for one; c is the network's number of outputs, or half
+            of it when heteroscedastic.
         method: a name in `METHODS`.
         members: how many, or which ones by index. Member i is drawn from (seed, i) alone, and
             trained the same whichever others are beside it, up to rounding.
         noise_std: standard deviation σ of the observation noise, in the units of y.
+        heteroscedastic: learn σ²(x) by the network itself instead (Section 3.3). It then has two
+            outputs for each column of y, first the means, then the variances before a sigmoid;
+            y should be standardised, and the trainer be `Descent`.
         seed: the seed of all randomness.
         trainer: `GaussNewton` for small data, `Descent` for any Optax optimiser.
         validation: inputs and targets for early stopping, for trainers that use them.
@@ -120,26 +144,31 @@ def fit(
             "members must be a number ≥ 1, or distinct indices ≥ 0, of the members to train; "
             f"got {members!r}."
         )
-    learner = Baselearner(net, get_method(method), float(noise_std), float(weight_decay))
-    inputs, targets = _check_data("x", "y", x, y, net)
-    draws = draw_members(learner, seed, indices, inputs, targets)
+    learner = Baselearner(
+        net,
+        get_method(method),
+        float(noise_std),
+        float(weight_decay),
+        LearnedNoise() if heteroscedastic else ConstantNoise(),
+    ).check()
+    data = _check_data("x", "y", x, y, learner)
+    draws = draw_members(learner, seed, indices, data)
     held_out = None
     if validation is not None:
-        x_val, y_val = _check_data("validation[0]", "validation[1]", *validation, net)
+        x_val, y_val = _check_data("validation[0]", "validation[1]", *validation, learner)
         offsets = jax.vmap(learner.offset, in_axes=(0, None), axis_size=len(indices))
-        delta = offsets(draws.member, x_val)
-        held_out = HeldOut(x_val, y_val, delta)
-    trained = trainer(learner, inputs, draws, held_out, progress)
-    objectives = np.asarray(final_losses(learner, trained, inputs, draws))
+        held_out = HeldOut(x_val, y_val, offsets(draws.member, x_val))
+    trained = trainer(learner, data, draws, held_out, progress)
+    objectives = np.asarray(final_losses(learner, trained, data, draws))
     return _assemble(learner, seed, indices, trained, objectives)
 
 
-@partial(jax.jit, static_argnums=(0,))
-def final_losses(learner: Baselearner, trained: Trained, x: Array, draws: Draw) -> Array:
+@jax.jit
+def final_losses(learner: Baselearner, trained: Trained, data: Data, draws: Draw) -> Array:
     """Each member's loss on its whole training set."""
 
     def loss(theta: Params, draw: Draw) -> Array:
-        return learner.loss(theta, draw.member, draw.data(x), len(x))
+        return learner.loss(theta, draw.member, draw.data(data), len(data.x))
 
     return jax.vmap(loss)(trained.theta, draws)
 
@@ -185,11 +214,9 @@ def _assemble(
     )
 
 
-def _check_data(
-    x_name: str, y_name: str, x: ArrayLike, y: ArrayLike, net: Network
-) -> tuple[Array, Array]:
+def _check_data(x_name: str, y_name: str, x: ArrayLike, y: ArrayLike, learner: Baselearner) -> Data:
     """Inputs and targets as float32 arrays that fit the network and each other."""
-    inputs = check_inputs(x_name, x, net.input_shape, np.float32)
+    inputs = check_inputs(x_name, x, learner.net.input_shape, np.float32)
     targets = np.atleast_1d(np.asarray(y))
     if targets.ndim == 1:
         targets = targets[:, None]
@@ -198,6 +225,5 @@ def _check_data(
             f"{x_name} and {y_name} must have one row for each example; "
             f"got {len(inputs)} and {len(targets)} rows."
         )
-    return jnp.asarray(inputs), jnp.asarray(
-        check_inputs(y_name, targets, (net.output_dim,), np.float32)
-    )
+    targets = check_inputs(y_name, targets, (learner.target_dim,), np.float32)
+    return Data(jnp.asarray(inputs), jnp.asarray(targets))

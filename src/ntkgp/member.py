@@ -1,6 +1,6 @@
 """One baselearner: how it is drawn, what it predicts, what it minimises (Algorithms 1 to 3)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from ntkgp.methods import Method
 from ntkgp.networks import Network, squared_norm
+from ntkgp.noise import ConstantNoise, NoiseModel
 from ntkgp.typing import Params
 
 
@@ -36,11 +37,13 @@ class Member(NamedTuple):
 
 
 class TrainingSet(NamedTuple):
-    """One member's view of the data: its own targets, and δ on the inputs, computed once."""
+    """One member's view of the data: its own noise, and δ on the inputs, computed once."""
 
     x: Float[Array, "n *input"]
-    targets: Float[Array, "n c"]
-    delta: Float[Array, "n c"]
+    y: Float[Array, "n c"]
+    epsilon: Float[Array, "n c"]
+    """ε of y' = y + σε, drawn once for the member; 0 where the method trains on y itself."""
+    delta: Float[Array, "n outputs"]
 
 
 @partial(jax.jit, static_argnums=0)
@@ -48,17 +51,34 @@ def _init(net: Network, key: Array) -> Params:
     return net.init(key)
 
 
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["noise_std", "weight_decay"],
+    meta_fields=["net", "method", "noise"],
+)
 @dataclass(frozen=True)
 class Baselearner:
-    """A network trained by a method, with observation noise of standard deviation noise_std."""
+    """A network trained by a method, with observation noise of standard deviation noise_std.
+
+    Under `jax.jit` the numbers are traced and the rest is static: another noise_std compiles
+    nothing anew.
+    """
 
     net: Network
     method: Method
-    noise_std: float
-    weight_decay: float = 0.0
+    noise_std: float | Array
+    """σ; of no effect where the network learns it."""
+    weight_decay: float | Array = 0.0
     """½ · weight_decay · ‖θ‖² added to the loss, for deep ensembles only."""
+    noise: NoiseModel = field(default_factory=ConstantNoise)
 
-    def __post_init__(self) -> None:
+    @property
+    def target_dim(self) -> int:
+        """Number of targets c; the network has `noise.heads` outputs for each."""
+        return self.net.output_dim // self.noise.heads
+
+    def check(self) -> "Baselearner":
+        """Itself, or an error about numbers that its method cannot work with."""
         if not 0 <= self.noise_std < float("inf"):
             raise ValueError(f"noise_std must be a finite number ≥ 0; got {self.noise_std!r}.")
         if self.method.anchor == "zero" and self.noise_std == 0:
@@ -72,6 +92,12 @@ class Baselearner:
                 "weight_decay must be ≥ 0, and 0 for methods with a regulariser of their own (all "
                 f"but deep-ensemble); got {self.weight_decay!r}."
             )
+        if self.net.output_dim % self.noise.heads:
+            raise ValueError(
+                "a network that learns its noise needs two outputs for each target, first the "
+                f"means, then the variances; this one has {self.net.output_dim}."
+            )
+        return self
 
     # The draws are compiled apart, so that one compilation of init serves θ₀, θ̃ and every method.
 
@@ -85,17 +111,20 @@ class Baselearner:
         return theta_0, Member(theta_0 if keep_init else None, theta_tilde)
 
     def training_set(self, keys: MemberKeys, member: Member, x: Array, y: Array) -> TrainingSet:
-        """y' = y + σε, ε drawn once for this member, and δ on the training inputs."""
-        noise = self.noise_std * jax.random.normal(keys.noise, y.shape, y.dtype)
-        targets = y if self.method.anchor is None else y + noise
-        return TrainingSet(x, targets, self.offset(member, x))
+        """ε of y' = y + σε, drawn once for this member, and δ on the training inputs."""
+        epsilon = jax.random.normal(keys.noise, y.shape, y.dtype)
+        if self.method.anchor is None:
+            epsilon = jnp.zeros_like(y)
+        return TrainingSet(x, y, epsilon, self.offset(member, x))
 
-    @partial(jax.jit, static_argnums=0)
+    @jax.jit
     def offset(self, member: Member, x: Array) -> Array:
-        """δ(x), the untrainable part of f̃ (Eq. 10)."""
+        """δ(x), the untrainable part of f̃ (Eq. 10): on the means only, not on a learned variance."""
         if self.method.offset is None:
             return jnp.zeros((len(x), self.net.output_dim), x.dtype)
-        return self.method.offset(self.net, member.theta_0, member.theta_tilde, x)
+        delta = self.method.offset(self.net, member.theta_0, member.theta_tilde, x)
+        is_mean = jnp.arange(self.net.output_dim) < self.target_dim
+        return jnp.where(is_mean, delta, 0)
 
     def model(self, theta: Params, member: Member, x: Array) -> Array:
         """The trainable part: f(x, θ), or ∇f(x, θ̃) θ for NTKGP-Lin."""
@@ -131,14 +160,19 @@ class Baselearner:
         )
 
     def loss(self, theta: Params, member: Member, batch: TrainingSet, n_total: int) -> Array:
-        """½ mean_n ‖y'_n - f̃(x_n, θ)‖² + σ²/N · penalty.
+        """mean_n of the noise model's loss + unit/N · penalty, unit being σ², or 1 for learned noise.
 
-        This is σ²/N times the objective Σ_n ‖y'_n - f̃‖²/2σ² + penalty of Algorithms 1 to 3, and
-        its unbiased estimate from a mini-batch; the factor makes learning rates comparable
-        across N and σ, and leaves the noise-free loss at σ = 0.
+        For constant noise that is ½ mean_n ‖y'_n - f̃(x_n, θ)‖² + σ²/N · penalty: σ²/N times the
+        objective Σ_n ‖y'_n - f̃‖²/2σ² + penalty of Algorithms 1 to 3, and its unbiased estimate
+        from a mini-batch; the factor makes learning rates comparable across N and σ, and leaves
+        the noise-free loss at σ = 0. For learned noise it is 1/N times the objective with Eq. 12.
         """
         theta = self.trainable(theta)
-        residuals = batch.targets - batch.delta - self.model(theta, member, batch.x)
-        fit = 0.5 * jnp.mean(jnp.sum(residuals**2, axis=-1))
         decay = 0.5 * self.weight_decay * sum(jnp.sum(v**2) for v in jax.tree.leaves(theta))
-        return fit + self.noise_std**2 / n_total * self.penalty(theta, member) + decay
+        pull = self.noise.unit(self.noise_std) / n_total * self.penalty(theta, member)
+        return self.data_loss(theta, member, batch) + pull + decay
+
+    def data_loss(self, theta: Params, member: Member, batch: TrainingSet) -> Array:
+        """The loss without regulariser, a mean over the batch."""
+        outputs = self.model(theta, member, batch.x) + batch.delta
+        return jnp.mean(self.noise.loss(batch.y, batch.epsilon, outputs, self.noise_std))

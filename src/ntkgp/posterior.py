@@ -39,6 +39,13 @@ LAWS: dict[str, Law] = {
 }
 
 
+def get_law(name: str) -> Law:
+    """The law of that name, or an error that lists them."""
+    if name not in LAWS:
+        raise ValueError(f"law must be one of {', '.join(LAWS)}; got {name!r}.")
+    return LAWS[name]
+
+
 class Posterior:
     """What an infinitely wide ensemble predicts after training on (x, y).
 
@@ -75,14 +82,12 @@ class Posterior:
         noise_std: float = 0.1,
         jitter: float = 0.0,
     ) -> None:
-        if law not in LAWS:
-            raise ValueError(f"law must be one of {', '.join(LAWS)}; got {law!r}.")
         if not 0 <= noise_std < float("inf") or not 0 <= jitter < float("inf"):
             raise ValueError(
                 f"noise_std and jitter must be finite numbers ≥ 0; got {noise_std!r} and {jitter!r}."
             )
         self.net = net
-        self.law = LAWS[law]
+        self.law = get_law(law)
         self.noise_std = noise_std
         self.x = check_inputs("x", x, net.input_shape, np.float64)
         self.y = _check_targets(y, len(self.x))
@@ -98,6 +103,18 @@ class Posterior:
             trained, f"the {self.law.trained} matrix of the training inputs"
         )
         self._weights = linalg.solve(self._factor, self.y)
+
+    def state(self) -> dict[str, Any]:
+        """All that it holds, the factorisation included, for `from_state`."""
+        law = next(name for name, law in LAWS.items() if law == self.law)
+        return vars(self) | {"law": law}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Posterior":
+        """The same posterior again, with nothing computed anew."""
+        posterior = cls.__new__(cls)
+        vars(posterior).update(state | {"law": get_law(state["law"])})
+        return posterior
 
     def mean(self, x: ArrayLike) -> NDArray[Any]:
         """μ(x), (n, c): the cost of the kernel between x and the training inputs, and no more."""

@@ -93,9 +93,9 @@ class Residual(Layer):
     shortcut: Layer
 
     def __init__(
-        self, body: Sequence[Layer], shortcut: Layer | Sequence[Layer] = Identity()
+        self, body: Serial | Sequence[Layer], shortcut: Layer | Sequence[Layer] = Identity()
     ) -> None:
-        object.__setattr__(self, "body", Serial(tuple(body)))
+        object.__setattr__(self, "body", body if isinstance(body, Serial) else Serial(tuple(body)))
         branch = shortcut if isinstance(shortcut, Layer) else Serial(tuple(shortcut))
         object.__setattr__(self, "shortcut", branch)
 

@@ -20,21 +20,28 @@ class Draw(NamedTuple):
 
     theta: Params
     member: Member
-    targets: Float[Array, "*k n c"]
-    delta: Float[Array, "*k n c"]
+    epsilon: Float[Array, "*k n c"]
+    delta: Float[Array, "*k n outputs"]
     batch_key: Array
 
-    def data(self, x: Array) -> TrainingSet:
-        """One member's view of the inputs that all share."""
-        return TrainingSet(x, self.targets, self.delta)
+    def data(self, shared: "Data") -> TrainingSet:
+        """One member's view of the data that all share."""
+        return TrainingSet(shared.x, shared.y, self.epsilon, self.delta)
+
+
+class Data(NamedTuple):
+    """What all members learn from."""
+
+    x: Float[Array, "n *input"]
+    y: Float[Array, "n c"]
 
 
 class HeldOut(NamedTuple):
-    """A validation set: the targets as they are, and each member's δ on its inputs."""
+    """A validation set, and each member's δ on its inputs."""
 
     x: Float[Array, "n *input"]
-    targets: Float[Array, "n c"]
-    delta: Float[Array, "k n c"]
+    y: Float[Array, "n c"]
+    delta: Float[Array, "k n outputs"]
 
 
 class Trained(NamedTuple):
@@ -57,21 +64,19 @@ class Trainer(Protocol):
     def __call__(
         self,
         learner: Baselearner,
-        x: Array,
+        data: Data,
         draws: Draw,
         validation: HeldOut | None,
         progress: bool,
     ) -> Trained: ...
 
 
-def draw_members(
-    learner: Baselearner, seed: int, indices: Iterable[int], x: Array, y: Array
-) -> Draw:
+def draw_members(learner: Baselearner, seed: int, indices: Iterable[int], data: Data) -> Draw:
     """The members of these indices, each a function of (seed, index) alone."""
     keys = jax.vmap(partial(member_keys, seed))(jnp.array(list(indices)))
     theta, member = jax.vmap(learner.draw)(keys)
-    data = jax.vmap(learner.training_set, in_axes=(0, 0, None, None))(keys, member, x, y)
-    return Draw(theta, member, data.targets, data.delta, keys.batches)
+    own = jax.vmap(learner.training_set, in_axes=(0, 0, None, None))(keys, member, *data)
+    return Draw(theta, member, own.epsilon, own.delta, keys.batches)
 
 
 def over_members(f: Callable[..., Any], stacked: tuple[Any, ...], at_once: int | None) -> Any:

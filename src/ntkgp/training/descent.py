@@ -11,6 +11,7 @@ from jax import Array
 
 from ntkgp.member import Baselearner, Member, TrainingSet
 from ntkgp.training.common import (
+    Data,
     Draw,
     HeldOut,
     Trained,
@@ -75,7 +76,7 @@ class Descent:
     def __call__(
         self,
         learner: Baselearner,
-        x: Array,
+        data: Data,
         draws: Draw,
         validation: HeldOut | None,
         progress: bool,
@@ -85,7 +86,7 @@ class Descent:
         with progress_bar(self.epochs, "training", progress) as bar:
             while state.epoch < self.epochs and not bool(_stale(state, self.patience).all()):
                 n_epochs = min(self.evaluate_every, self.epochs - int(state.epoch))
-                state, epoch_losses = run_epochs(self, learner, state, x, draws, n_epochs)
+                state, epoch_losses = run_epochs(self, learner, state, data, draws, n_epochs)
                 losses.append(np.asarray(epoch_losses))
                 if validation is not None:
                     state, validation_loss = evaluate(learner, state, draws, validation)
@@ -111,15 +112,20 @@ def start(trainer: Descent, learner: Baselearner, draws: Draw, early_stop: bool)
     return TrainState(jnp.zeros((), int), draws.theta, opt_state, best)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 5))
+@partial(jax.jit, static_argnums=(0, 5))
 def run_epochs(
-    trainer: Descent, learner: Baselearner, state: TrainState, x: Array, draws: Draw, n_epochs: int
+    trainer: Descent,
+    learner: Baselearner,
+    state: TrainState,
+    data: Data,
+    draws: Draw,
+    n_epochs: int,
 ) -> tuple[TrainState, Array]:
     """Train all members for n_epochs; also each epoch's mean loss, (members, n_epochs)."""
     epochs = state.epoch + jnp.arange(n_epochs)
 
     def member(draw: Draw, theta: Params, opt_state: Any) -> tuple[tuple[Params, Any], Array]:
-        one_epoch = partial(_epoch, trainer, learner, x, draw)
+        one_epoch = partial(_epoch, trainer, learner, draw.member, draw.data(data), draw.batch_key)
         return jax.lax.scan(one_epoch, (theta, opt_state), epochs)
 
     stacked = (draws, state.theta, state.opt_state)
@@ -130,18 +136,19 @@ def run_epochs(
 def _epoch(
     trainer: Descent,
     learner: Baselearner,
-    x: Array,
-    draw: Draw,
+    member: Member,
+    data: TrainingSet,
+    batch_key: Array,
     carry: tuple[Params, Any],
     epoch: Array,
 ) -> tuple[tuple[Params, Any], Array]:
     """One pass of one member over its data, and the mean loss on the way."""
-    n, data = len(x), draw.data(x)
+    n = len(data.x)
     optimizer = _masked(trainer, learner)
 
     def step(carry: tuple[Params, Any], batch: TrainingSet) -> tuple[tuple[Params, Any], Array]:
         def loss_of(theta: Params) -> Array:
-            return learner.loss(theta, draw.member, batch, n)
+            return learner.loss(theta, member, batch, n)
 
         theta, opt_state = carry
         loss, gradient = jax.value_and_grad(loss_of)(theta)
@@ -152,7 +159,7 @@ def _epoch(
     if trainer.batch_size is None or trainer.batch_size >= n:
         return step(carry, data)
     n_batches = n // trainer.batch_size
-    order = jax.random.permutation(jax.random.fold_in(draw.batch_key, epoch), n)
+    order = jax.random.permutation(jax.random.fold_in(batch_key, epoch), n)
     batches = order[: n_batches * trainer.batch_size].reshape(n_batches, -1)
 
     def take_and_step(carry: tuple[Params, Any], rows: Array) -> tuple[tuple[Params, Any], Array]:
@@ -172,17 +179,18 @@ def _masked(trainer: Descent, learner: Baselearner) -> Any:
     return optax.multi_transform({"train": trainer.optimizer, "keep": optax.set_to_zero()}, labels)
 
 
-@partial(jax.jit, static_argnums=(0,))
+@jax.jit
 def evaluate(
     learner: Baselearner, state: TrainState, draws: Draw, validation: HeldOut
 ) -> tuple[TrainState, Array]:
     """Each member's loss on the validation set, without penalty, and the best so far."""
 
-    def fit(theta: Params, member: Member, delta: Array) -> Array:
-        f = learner.model(theta, member, validation.x) + delta
-        return 0.5 * jnp.mean(jnp.sum((validation.targets - f) ** 2, axis=-1))
+    def data_loss(theta: Params, member: Member, delta: Array) -> Array:
+        without_noise = jnp.zeros_like(validation.y)
+        held_out = TrainingSet(validation.x, validation.y, without_noise, delta)
+        return learner.data_loss(theta, member, held_out)
 
-    loss = jax.vmap(fit)(state.theta, draws.member, validation.delta)
+    loss = jax.vmap(data_loss)(state.theta, draws.member, validation.delta)
     best = state.best
     assert best is not None
     better = loss < best.loss

@@ -11,7 +11,9 @@ from jax import Array
 
 from ntkgp.member import Baselearner
 from ntkgp.networks import squared_norm
+from ntkgp.noise import ConstantNoise
 from ntkgp.training.common import (
+    Data,
     Draw,
     HeldOut,
     Trained,
@@ -72,7 +74,7 @@ class GaussNewton:
     def __call__(
         self,
         learner: Baselearner,
-        x: Array,
+        data: Data,
         draws: Draw,
         validation: HeldOut | None,
         progress: bool,
@@ -84,22 +86,28 @@ class GaussNewton:
             )
         if learner.weight_decay:
             raise ValueError("GaussNewton has no weight_decay; train with Descent, or set it to 0.")
-        state = _start(self, learner, x, draws)
+        if not isinstance(learner.noise, ConstantNoise):
+            raise ValueError(
+                "GaussNewton solves least squares, and a network that learns its noise has another "
+                "loss: train with Descent."
+            )
+        state = _start(self, learner, data, draws)
         trace = [np.asarray(state.objective)]
         with progress_bar(self.max_steps, "Gauss-Newton", progress) as bar:
             while len(trace) <= self.max_steps and not bool(state.done.all()):
-                state = _step(self, learner, x, draws, state)
+                state = _step(self, learner, data, draws, state)
                 trace.append(np.asarray(state.objective))
                 bar.update()
                 bar.set_postfix(objective=typical(trace[-1]))
-        losses = np.stack(trace, axis=1) / len(x)
+        losses = np.stack(trace, axis=1) / len(data.x)
         return Trained(
             state.theta, draws.member, losses, np.zeros((len(losses), 0)), np.asarray(state.done)
         )
 
 
-def _objective(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> Array:
-    return len(x) * learner.loss(theta, draw.member, draw.data(x), len(x))
+def _objective(learner: Baselearner, data: Data, draw: Draw, theta: Params) -> Array:
+    n = len(data.x)
+    return n * learner.loss(theta, draw.member, draw.data(data), n)
 
 
 def _tangent_gram(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> Array:
@@ -108,14 +116,14 @@ def _tangent_gram(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> 
     return learner.net.tangent_gram(point, x, learner.method.trains)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _start(solver: GaussNewton, learner: Baselearner, x: Array, draws: Draw) -> LMState:
+@partial(jax.jit, static_argnums=(0,))
+def _start(solver: GaussNewton, learner: Baselearner, data: Data, draws: Draw) -> LMState:
     def member(draw: Draw) -> LMState:
-        gram = _tangent_gram(learner, x, draw, draw.theta)
+        gram = _tangent_gram(learner, data.x, draw, draw.theta)
         damping = 0.0 if learner.method.linear else solver.damping * jnp.mean(jnp.diag(gram))
         return LMState(
             draw.theta,
-            _objective(learner, x, draw, draw.theta),
+            _objective(learner, data, draw, draw.theta),
             jnp.asarray(damping, gram.dtype),
             growth=jnp.asarray(2.0, gram.dtype),
             done=jnp.asarray(False),
@@ -124,24 +132,24 @@ def _start(solver: GaussNewton, learner: Baselearner, x: Array, draws: Draw) -> 
     return over_members(member, (draws,), solver.members_at_once)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=(4,))
+@partial(jax.jit, static_argnums=(0,), donate_argnums=(4,))
 def _step(
-    solver: GaussNewton, learner: Baselearner, x: Array, draws: Draw, state: LMState
+    solver: GaussNewton, learner: Baselearner, data: Data, draws: Draw, state: LMState
 ) -> LMState:
-    member = partial(_member_step, solver, learner, x)
+    member = partial(_member_step, solver, learner, data)
     return over_members(member, (draws, state), solver.members_at_once)
 
 
 def _member_step(
-    solver: GaussNewton, learner: Baselearner, x: Array, draw: Draw, state: LMState
+    solver: GaussNewton, learner: Baselearner, data: Data, draw: Draw, state: LMState
 ) -> LMState:
     def f(theta: Params) -> Array:
-        return learner.model(learner.trainable(theta), draw.member, x)
+        return learner.model(learner.trainable(theta), draw.member, data.x)
 
     pull = learner.noise_std**2 if learner.method.anchor else 0.0  # σ² of the regulariser
     fx, pull_back = jax.vjp(f, state.theta)
-    residual = (draw.targets - draw.delta - fx).ravel()
-    gram = _tangent_gram(learner, x, draw, state.theta)
+    residual = (data.y + learner.noise_std * draw.epsilon - draw.delta - fx).ravel()
+    gram = _tangent_gram(learner, data.x, draw, state.theta)
     least = _ROUNDING * len(gram) * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diag(gram))
     total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
     shrink = pull / total
@@ -162,7 +170,7 @@ def _member_step(
     jd = gram @ dual - shrink * jv.ravel()
     promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(learner.net, step)
     return _accept_or_damp(
-        solver, learner, state, theta, _objective(learner, x, draw, theta), promised, least
+        solver, learner, state, theta, _objective(learner, data, draw, theta), promised, least
     )
 
 

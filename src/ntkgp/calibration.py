@@ -1,0 +1,102 @@
+"""What is set after training or before it from the data alone: target scale, temperature, noise."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from ntkgp.distributions import Mixture
+from ntkgp.kernels import nngp, ntk
+from ntkgp.member import Baselearner, member_keys
+from ntkgp.methods import Method
+from ntkgp.networks import LayeredNetwork, Network
+from ntkgp.posterior import LAWS
+
+_DRAWS = 16
+
+
+def initial_second_moment(net: Network, method: Method, x: NDArray[Any], seed: int = 0) -> float:
+    """ζ₀: the mean square of the baselearners' outputs before training (Appendix H).
+
+    The mean over x of the prior kernel's diagonal, Θ(x, x) for the NTKGP methods, where the
+    network has a kernel; twice that for methods that add a second network to the first
+    (Appendix E). Else the mean over x, outputs and a few draws.
+    """
+    if isinstance(net, LayeredNetwork):
+        kernel = {"ntk": ntk, "nngp": nngp}[LAWS[method.law].prior]
+        times = 2 if method.anchor == "zero" else 1
+        return times * float(np.mean(kernel(net, np.asarray(x, np.float64), diagonal=True)))
+    learner = Baselearner(net, method, noise_std=1.0)
+
+    @jax.jit
+    def square(index: jax.Array) -> jax.Array:
+        theta, member = learner.draw(member_keys(seed, index))
+        return jnp.mean(learner.predict(theta, member, jnp.asarray(x, jnp.float32)) ** 2)
+
+    return float(np.mean([square(index) for index in range(_DRAWS)]))
+
+
+def base_target_scale(zeta_0: float, n_classes: int) -> float:
+    """κ = √(C ζ₀): one-hot targets κ e_c then have the second moment ζ₀ of the untrained outputs."""
+    return (n_classes * zeta_0) ** 0.5
+
+
+def member_probabilities(logits: NDArray[Any], temperature: float) -> NDArray[Any]:
+    """softmax(z/T) of each member or sample, (k, n, classes)."""
+    return special.softmax(logits / temperature, axis=-1)
+
+
+def mean_probabilities(logits: NDArray[Any], temperature: float) -> NDArray[Any]:
+    """1/K Σ_k softmax(z_k/T), (n, classes) (Appendix F)."""
+    return member_probabilities(logits, temperature).mean(axis=0)
+
+
+def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
+    """T that minimises the cross-entropy of the mean probabilities on held-out data (Section 3.5).
+
+    Args:
+        logits: (k, n, classes), of each member or posterior sample.
+        labels: (n,), from 0.
+
+    Labels are smoothed as Platt (1999) does, (n + 1)/(n + C) for the true class and 1/(n + C)
+    for each other: a handful of rows without a mistake must not make T zero. With many rows
+    that is nothing. The search spans four decades either side of the logits' own size, and
+    starts from a grid, because the cross-entropy of a mixture need not have one minimum.
+    """
+    size = float(np.std(logits)) or 1.0
+    n, n_classes = logits.shape[1:]
+    smoothed = (n * np.eye(n_classes)[labels] + 1) / (n + n_classes)
+
+    def cross_entropy(log_temperature: float) -> float:
+        probabilities = mean_probabilities(logits, size * 10**log_temperature)
+        logs = np.log(np.maximum(probabilities, np.finfo(float).tiny))
+        return -float(np.mean(np.sum(smoothed * logs, axis=1)))
+
+    return float(size * 10 ** _minimise(cross_entropy, -4.0, 4.0))
+
+
+def best_noise_std(predicted: Mixture, y: NDArray[Any]) -> float:
+    """σ that maximises the likelihood of held-out y under N(μ_*, epistemic variance + σ²).
+
+    One σ for all points and outputs. The members' own noise is not used.
+    """
+    squares, epistemic = (y - predicted.mean) ** 2, predicted.epistemic_var
+    size = float(np.sqrt(np.mean(squares))) or 1.0
+
+    def negative_log_likelihood(log_std: float) -> float:
+        var = epistemic + (size * 10**log_std) ** 2
+        return float(np.mean(squares / var + np.log(var)))
+
+    return float(size * 10 ** _minimise(negative_log_likelihood, -3.0, 1.0))
+
+
+def _minimise(f: Any, low: float, high: float, steps: int = 40) -> float:
+    """The minimum of a function of one variable: the best of a grid, refined between neighbours."""
+    grid = np.linspace(low, high, steps + 1)
+    start = grid[np.argmin([f(value) for value in grid])]
+    width = grid[1] - grid[0]
+    bounds = max(start - width, low), min(start + width, high)
+    return float(optimize.minimize_scalar(f, bounds=bounds, method="bounded").x)

@@ -1,0 +1,206 @@
+"""What every estimator does to a table before a network sees it."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from ntkgp.evidence import Evidence, best_noise_and_scale, training_kernel
+from ntkgp.kernels import Which
+from ntkgp.layers import Erf, Gelu, Relu
+from ntkgp.layers.activation import Activation
+from ntkgp.networks import LayeredNetwork, Network, mlp
+from ntkgp.training import Descent
+
+
+class Prior(NamedTuple):
+    """Activation and weight scales of the default network."""
+
+    activation: Activation
+    w_std: float
+    b_std: float
+
+
+ACTIVATIONS: dict[str, tuple[Prior, ...]] = {
+    "relu": (Prior(Relu(), 2**0.5, 0.5),),
+    "erf": (Prior(Erf(), 1.5, 0.5), Prior(Erf(), 2.5, 1.0)),
+    "gelu": (Prior(Gelu(), 2**0.5, 0.5),),
+}
+"""What each name of an activation stands for; of several, marginal likelihood decides."""
+
+AUTO_ACTIVATIONS = ("relu", "erf")
+"""Those that activation="auto" chooses from."""
+
+EVIDENCE_ROWS = 1000
+EVIDENCE_ROWS_WITHOUT_KERNEL = 200
+"""Rows drawn for the marginal likelihood, whose cost grows with their cube."""
+
+_FAR = 1e6  # training standard deviations from the mean: float32 overflows in a network's square
+
+
+class Scaler(NamedTuple):
+    """values = mean + std · standardised."""
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, name: str, values: NDArray[Any], by_column: bool = True) -> "Scaler":
+        """Mean and standard deviation of each column, or of all values together.
+
+        A constant column gets its own magnitude for a standard deviation, and 1 if it is zero.
+        """
+        axis = 0 if by_column else None
+        size = np.max(np.abs(values), axis=axis, keepdims=True)
+        if np.max(size) > 1e100:
+            raise ValueError(
+                f"{name} has values up to {np.max(size):.1g}, whose squares overflow. Rescale it."
+            )
+        unit = np.where(size > 0, size, 1.0)
+        mean = unit * np.mean(values / unit, axis=axis, keepdims=True)
+        std = unit * np.std(values / unit, axis=axis, keepdims=True)
+        constant = std <= 1e-12 * unit
+        return cls(mean[0], np.where(constant, unit, std)[0])
+
+    def apply(self, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+        with np.errstate(over="ignore"):
+            scaled = (values - self.mean) / self.std
+        far = np.abs(scaled) > _FAR
+        if far.any():
+            row = int(np.argwhere(far.reshape(len(far), -1).any(axis=1))[0, 0])
+            raise ValueError(
+                f"{name} has a value more than {_FAR:g} training standard deviations from the "
+                f"training mean, first in row {row}. Check its units, or clip it."
+            )
+        return np.asarray(scaled, np.float64)
+
+
+def seed_of(random_state: Any) -> int:
+    """One integer from what scikit-learn accepts as random_state."""
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def candidates(
+    network: Any, input_shape: tuple[int, ...], output_dim: int, activation: str, sizes: Any
+) -> list[Network]:
+    """The networks to choose from: the user's alone, or the default ones of an activation."""
+    if network is not None:
+        return [_users_network(network, input_shape, output_dim)]
+    if activation not in ("auto", *ACTIVATIONS):
+        known = ", ".join(["auto", *ACTIVATIONS])
+        raise ValueError(f"activation must be one of {known}; got {activation!r}.")
+    if len(input_shape) != 1:
+        raise ValueError(
+            f"X has shape {input_shape} per example, and the default network takes a table: give "
+            "a network, for instance network=ntkgp.myrtle."
+        )
+    names = AUTO_ACTIVATIONS if activation == "auto" else (activation,)
+    return [
+        mlp(input_shape[0], output_dim, **prior._asdict(), **sizes)
+        for name in names
+        for prior in ACTIVATIONS[name]
+    ]
+
+
+def _users_network(network: Any, input_shape: tuple[int, ...], output_dim: int) -> Network:
+    net = network if isinstance(network, Network) else network(input_shape, output_dim)
+    if not isinstance(net, Network):
+        raise TypeError(
+            "network must be a Network, or a function (input_shape, output_dim) -> Network; it "
+            f"returned {type(net).__name__}. See ntkgp.adapters for networks of other libraries."
+        )
+    if net.input_shape != input_shape or net.output_dim != output_dim:
+        raise ValueError(
+            f"network must take inputs of shape {input_shape} and have {output_dim} outputs for "
+            f"this data; it has {net.input_shape} and {net.output_dim}."
+        )
+    return net
+
+
+def with_kernel(net: Network) -> LayeredNetwork:
+    """The network, if an exact law can be computed of it."""
+    if not isinstance(net, LayeredNetwork):
+        raise TypeError(
+            "the exact laws need a network made of ntkgp's layers, a LayeredNetwork, whose kernel is "
+            f"known; got {type(net).__name__}. Other networks can be trained as ensembles."
+        )
+    return net
+
+
+class Choice(NamedTuple):
+    """A network and the noise and scale that suit it."""
+
+    net: Network
+    evidence: Evidence
+
+
+def choose(
+    nets: Sequence[Network],
+    x: NDArray[Any],
+    y: NDArray[Any],
+    which: Which,
+    rng: np.random.Generator,
+) -> Choice:
+    """The network, the noise level and the prior scale of highest marginal likelihood.
+
+    Computed on at most `EVIDENCE_ROWS` rows drawn at random.
+    """
+    order = rng.permutation(len(x))
+    choices = []
+    for net in nets:
+        exact = isinstance(net, LayeredNetwork)
+        rows = order[: EVIDENCE_ROWS if exact else EVIDENCE_ROWS_WITHOUT_KERNEL]
+        kernel = training_kernel(net, x[rows], which)
+        choices.append(Choice(net, _evidence(kernel, y[rows])))
+    return max(choices, key=lambda choice: choice.evidence.log_marginal_likelihood)
+
+
+def _evidence(kernel: NDArray[Any], y: NDArray[Any]) -> Evidence:
+    """The best noise and scale, or where the targets are constant a noise too small to see."""
+    if not np.any(y):
+        return Evidence(0.0, noise_std=1e-3, scale=1.0)
+    return best_noise_and_scale(kernel, y)
+
+
+@lru_cache(maxsize=32)  # one object for one setting, so that a second fit compiles nothing
+def default_trainer(
+    n: int, learning_rate: float, min_steps: int, min_epochs: int, batch_size: int
+) -> Descent:
+    """Adam with cosine decay over at least `min_steps` steps and `min_epochs` epochs."""
+    import optax
+
+    steps_per_epoch = max(1, n // batch_size)
+    epochs = max(min_epochs, ceil(min_steps / steps_per_epoch))
+    every = max(1, epochs // 50)
+    epochs = every * ceil(epochs / every)
+    schedule = optax.cosine_decay_schedule(learning_rate, epochs * steps_per_epoch)
+    return Descent(optax.adam(schedule), epochs=epochs, batch_size=batch_size, evaluate_every=every)
+
+
+def holdout(
+    n: int, fraction: float, rng: np.random.Generator, labels: NDArray[Any] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on and rows to validate on, at least 5 of them; none from fewer than 20 rows."""
+    if not 0 <= fraction < 1:
+        raise ValueError(f"validation_fraction must lie in [0, 1); got {fraction!r}.")
+    order = rng.permutation(n)
+    if fraction == 0 or n < 20:
+        return np.sort(order), order[:0]
+    n_validation = max(5, round(fraction * n))
+    if labels is not None:
+        order = _stratified(order, labels)
+    return np.sort(order[n_validation:]), np.sort(order[:n_validation])
+
+
+def _stratified(order: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """The rows again, so that each first part has about the same share of each class."""
+    rank = np.empty(len(order))
+    for label in np.unique(labels):
+        rows = order[labels[order] == label]
+        rank[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
+    # The first of each class goes last, so that no class is left without a training row.
+    return np.asarray(order[np.argsort(-rank[order], kind="stable")])

@@ -1,0 +1,80 @@
+"""Observation noise: one σ given in advance, or a σ(x) that the network learns (Section 3.3)."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+MIN_VAR = 1e-6
+"""Added to every learned variance, so that no point can claim to be free of noise."""
+
+
+@dataclass(frozen=True)
+class ConstantNoise:
+    """y' = y + σε with one σ for all x; the network's outputs are the mean."""
+
+    heads = 1
+    """Network outputs for each target."""
+
+    def mean(self, outputs: Float[Array, "*k n c"]) -> Float[Array, "*k n c"]:
+        return outputs
+
+    def var(
+        self, outputs: Float[Array, "*k n c"], noise_std: float | Array
+    ) -> Float[Array, "*k n c"]:
+        """σ² at each point."""
+        return jnp.full_like(outputs, noise_std) ** 2
+
+    def unit(self, noise_std: float | Array) -> float | Array:
+        """The loss is the negative log density times this: σ², so that σ = 0 has a loss too."""
+        return noise_std**2
+
+    def loss(
+        self, y: Array, epsilon: Array, outputs: Array, noise_std: float | Array
+    ) -> Float[Array, "*k n"]:
+        """½‖y + σε - f̃(x)‖² of each example."""
+        return 0.5 * jnp.sum((y + noise_std * epsilon - outputs) ** 2, axis=-1)
+
+
+@dataclass(frozen=True)
+class LearnedNoise:
+    """y' = y + σ(x)ε, where σ²(x) is the sigmoid of a second output for each target.
+
+    The sigmoid is at most 1, so targets should be standardised.
+    """
+
+    heads = 2
+
+    def mean(self, outputs: Float[Array, "*k n twice"]) -> Float[Array, "*k n c"]:
+        return jnp.split(outputs, 2, axis=-1)[0]
+
+    def var(
+        self, outputs: Float[Array, "*k n twice"], noise_std: float | Array
+    ) -> Float[Array, "*k n c"]:
+        return jax.nn.sigmoid(jnp.split(outputs, 2, axis=-1)[1]) + MIN_VAR
+
+    def unit(self, noise_std: float | Array) -> float | Array:
+        return 1.0
+
+    def loss(
+        self, y: Array, epsilon: Array, outputs: Array, noise_std: float | Array
+    ) -> Float[Array, "*k n"]:
+        """(y' - f̃)² / 2σ²(x) + ½ log σ²(x) of each example, summed over targets (Eq. 12).
+
+        That is the value. The gradient takes y' = y + σ(x)ε as data, with none through it: the
+        mean is fitted to y' at the σ(x) of the moment, and σ(x) to the residuals of y itself.
+        Were σ(x) fitted to those of y', which hold σ²(x) already, it would grow without end.
+        """
+        mean, var = self.mean(outputs), self.var(outputs, noise_std)
+        fixed_mean, fixed_var = jax.lax.stop_gradient((mean, var))
+        noisy = y + jnp.sqrt(fixed_var) * epsilon
+        for_mean = (noisy - mean) ** 2 / (2 * fixed_var)
+        for_var = (y - fixed_mean) ** 2 / (2 * var) + jnp.log(var) / 2
+        value = jax.lax.stop_gradient((noisy - mean) ** 2 / (2 * var) + jnp.log(var) / 2)
+        slope = for_mean + for_var
+        return jnp.sum(value + slope - jax.lax.stop_gradient(slope), axis=-1)
+
+
+NoiseModel = ConstantNoise | LearnedNoise

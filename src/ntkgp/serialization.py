@@ -1,0 +1,174 @@
+"""Trained things as plain data, JSON beside arrays, and back. Nothing here can run code from a file."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp import layers
+from ntkgp.ensemble import Ensemble
+from ntkgp.member import Baselearner, Member
+from ntkgp.methods import METHODS
+from ntkgp.networks import LayeredNetwork, Network
+from ntkgp.noise import ConstantNoise, LearnedNoise
+from ntkgp.posterior import Posterior
+
+_NOISE = {kind.__name__: kind for kind in (ConstantNoise, LearnedNoise)}
+_LAYERS = {
+    name: kind
+    for name, kind in vars(layers).items()
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and issubclass(kind, layers.Layer)
+}
+
+
+class Packed(NamedTuple):
+    """A thing as plain data."""
+
+    plain: Any
+    """What JSON holds; arrays are named in it."""
+    arrays: dict[str, NDArray[Any]]
+
+
+class NetworkNeeded(ValueError):
+    """The network is not made of ntkgp's layers, so its code must be given again."""
+
+
+def pack(value: Any) -> Packed:
+    """Numbers, strings, arrays, tuples, networks of layers, ensembles and posteriors as plain data."""
+    arrays: dict[str, NDArray[Any]] = {}
+    return Packed(_pack(value, arrays), arrays)
+
+
+def unpack(packed: Packed, network: Network | None = None) -> Any:
+    """What `pack` was given. `network` stands in for one that is not made of ntkgp's layers."""
+    return _unpack(packed.plain, packed.arrays, network)
+
+
+def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return _pack(value.item(), arrays)
+    if isinstance(value, (np.ndarray, jax.Array)):
+        return _pack_array(np.asarray(value), arrays)
+    for name, kind in _KINDS.items():
+        if isinstance(value, kind.type):
+            return {"kind": name, "of": _pack(kind.to_plain(value), arrays)}
+    if isinstance(value, (tuple, list)):
+        return {"kind": "tuple", "of": [_pack(item, arrays) for item in value]}
+    if isinstance(value, dict):
+        return {"kind": "dict", "of": {key: _pack(item, arrays) for key, item in value.items()}}
+    raise TypeError(f"cannot be saved: {type(value).__name__} {value!r}.")
+
+
+def _unpack(plain: Any, arrays: dict[str, NDArray[Any]], network: Network | None) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    kind, of = plain["kind"], plain["of"]
+    if kind == "array":
+        return arrays[of]
+    if kind == "strings":
+        return np.array(of["values"], dtype=of["dtype"])
+    if kind == "tuple":
+        return tuple(_unpack(item, arrays, network) for item in of)
+    if kind == "dict":
+        return {key: _unpack(item, arrays, network) for key, item in of.items()}
+    return _KINDS[kind].from_plain(_unpack(of, arrays, network), network)
+
+
+def _pack_array(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
+    if array.dtype.kind in "fiub":
+        name = f"array_{len(arrays)}"
+        arrays[name] = np.ascontiguousarray(array)
+        return {"kind": "array", "of": name}
+    if array.dtype.kind == "U" or all(isinstance(item, str) for item in array.ravel()):
+        of = {"values": array.tolist(), "dtype": array.dtype.str}
+        return {"kind": "strings", "of": of}
+    raise TypeError(
+        f"an array of dtype {array.dtype} cannot be saved: use numbers or strings, for classes too."
+    )
+
+
+class _Kind(NamedTuple):
+    type: Any
+    to_plain: Callable[[Any], Any]
+    from_plain: Callable[[Any, Network | None], Any]
+
+
+def _layer_to_plain(layer: layers.Layer) -> dict[str, Any]:
+    fields = {f.name: getattr(layer, f.name) for f in dataclasses.fields(layer)}  # type: ignore[arg-type]
+    return {"name": type(layer).__name__, "fields": fields}
+
+
+def _layer_from_plain(plain: dict[str, Any], _: Network | None) -> layers.Layer:
+    return _LAYERS[plain["name"]](**plain["fields"])
+
+
+def _network_to_plain(net: LayeredNetwork) -> dict[str, Any]:
+    return {"input_shape": net.input_shape, "body": net.body.layers, "readout": net.last}
+
+
+def _learner_to_plain(learner: Baselearner) -> dict[str, Any]:
+    return {
+        "net": learner.net if isinstance(learner.net, LayeredNetwork) else None,
+        "method": next(name for name, method in METHODS.items() if method == learner.method),
+        "noise_std": float(learner.noise_std),
+        "weight_decay": float(learner.weight_decay),
+        "noise": type(learner.noise).__name__,
+    }
+
+
+def _learner_from_plain(plain: dict[str, Any], network: Network | None) -> Baselearner:
+    net = plain["net"] if plain["net"] is not None else network
+    if net is None:
+        raise NetworkNeeded("the network is not made of ntkgp's layers")
+    method, noise = METHODS[plain["method"]], _NOISE[plain["noise"]]()
+    return Baselearner(net, method, plain["noise_std"], plain["weight_decay"], noise)
+
+
+def _ensemble_to_plain(ensemble: Ensemble) -> dict[str, Any]:
+    plain = {f.name: getattr(ensemble, f.name) for f in dataclasses.fields(ensemble)}
+    sets = {"theta": ensemble.theta, **ensemble.member._asdict()}
+    del plain["theta"], plain["member"]
+    return plain | {
+        "parameters": {
+            name: None if params is None else jax.tree.leaves(params)
+            for name, params in sets.items()
+        }
+    }
+
+
+def _ensemble_from_plain(plain: dict[str, Any], _: Network | None) -> Ensemble:
+    learner = plain["learner"]
+    expected = jax.eval_shape(learner.net.init, jax.random.key(0))
+    k = len(plain["indices"])
+
+    def rebuild(leaves: tuple[NDArray[Any], ...] | None) -> Any:
+        if leaves is None:
+            return None
+        shapes = [(k, *leaf.shape) for leaf in jax.tree.leaves(expected)]
+        if [leaf.shape for leaf in leaves] != shapes:
+            raise ValueError(
+                "the network does not have the saved parameters' shapes: give the one that was "
+                "trained."
+            )
+        treedef = jax.tree.structure(expected)
+        return jax.tree.unflatten(treedef, [jnp.asarray(leaf) for leaf in leaves])
+
+    sets = {name: rebuild(leaves) for name, leaves in plain.pop("parameters").items()}
+    return Ensemble(theta=sets.pop("theta"), member=Member(**sets), **plain)
+
+
+_KINDS = {
+    "layer": _Kind(layers.Layer, _layer_to_plain, _layer_from_plain),
+    "network": _Kind(LayeredNetwork, _network_to_plain, lambda plain, _: LayeredNetwork(**plain)),
+    "learner": _Kind(Baselearner, _learner_to_plain, _learner_from_plain),
+    "ensemble": _Kind(Ensemble, _ensemble_to_plain, _ensemble_from_plain),
+    "posterior": _Kind(
+        Posterior, lambda value: value.state(), lambda plain, _: Posterior.from_state(plain)
+    ),
+}
