@@ -42,6 +42,20 @@ def test_evidence_equals_the_posterior_s_marginal_likelihood():
     assert found.log_marginal_likelihood == pytest.approx(shifted, rel=1e-9)
 
 
+def test_scale_alone_where_the_noise_is_known():
+    y = draw(0.2, 0.7)
+
+    def negative(scale):
+        cov = scale**2 * KERNEL + 0.5**2 * np.eye(60)
+        return -stats.multivariate_normal.logpdf(y[:, 0], cov=cov)
+
+    brute = optimize.minimize_scalar(negative, bounds=(0.05, 5), method="bounded")
+    found = best_noise_and_scale(KERNEL, y, noise_std=0.5)
+    assert found.noise_std == pytest.approx(0.5)
+    assert found.scale == pytest.approx(brute.x, rel=1e-2)
+    assert found.log_marginal_likelihood == pytest.approx(-brute.fun, abs=1e-3)
+
+
 def test_units_of_y_change_noise_and_scale_alike():
     y = draw(0.2, 0.7)
     small, large = best_noise_and_scale(KERNEL, y), best_noise_and_scale(KERNEL, 100 * y)

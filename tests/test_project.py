@@ -14,7 +14,7 @@ import ntkgp
 
 SOURCE = Path(ntkgp.__file__).parent
 ORDER = [
-    "typing", "data", "metrics", "linalg", "distributions", "layers", "networks", "adapters",
+    "typing", "data", "metrics", "linalg", "search", "distributions", "layers", "networks", "adapters",
     "kernels", "posterior", "evidence", "methods", "noise", "member", "training", "ensemble",
     "calibration", "serialization", "estimators", "experiments", "report", "cli",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import special
 
 from ntkgp.distributions import Mixture
 from ntkgp.kernels import nngp, ntk
@@ -14,6 +14,7 @@ from ntkgp.member import Baselearner, member_keys
 from ntkgp.methods import Method
 from ntkgp.networks import LayeredNetwork, Network
 from ntkgp.posterior import LAWS
+from ntkgp.search import minimise
 
 _DRAWS = 16
 
@@ -61,21 +62,22 @@ def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
         logits: (k, n, classes), of each member or posterior sample.
         labels: (n,), from 0.
 
-    Labels are smoothed as Platt (1999) does, (n + 1)/(n + C) for the true class and 1/(n + C)
-    for each other: a handful of rows without a mistake must not make T zero. With many rows
-    that is nothing. The search spans four decades either side of the logits' own size, and
+    Labels are smoothed as Platt (1999) does, (n + 1)/(n + 2) for the true class and the rest
+    shared by the others: a handful of rows without a mistake must not make T zero. With many
+    rows that is nothing. The search spans four decades either side of the logits' own size, and
     starts from a grid, because the cross-entropy of a mixture need not have one minimum.
     """
     size = float(np.std(logits)) or 1.0
     n, n_classes = logits.shape[1:]
-    smoothed = (n * np.eye(n_classes)[labels] + 1) / (n + n_classes)
+    true = np.eye(n_classes)[labels]
+    smoothed = (true * (n + 1) + (1 - true) / (n_classes - 1)) / (n + 2)
 
     def cross_entropy(log_temperature: float) -> float:
         probabilities = mean_probabilities(logits, size * 10**log_temperature)
         logs = np.log(np.maximum(probabilities, np.finfo(float).tiny))
         return -float(np.mean(np.sum(smoothed * logs, axis=1)))
 
-    return float(size * 10 ** _minimise(cross_entropy, -4.0, 4.0))
+    return float(size * 10 ** minimise(cross_entropy, -4.0, 4.0))
 
 
 def best_noise_std(predicted: Mixture, y: NDArray[Any]) -> float:
@@ -90,13 +92,4 @@ def best_noise_std(predicted: Mixture, y: NDArray[Any]) -> float:
         var = epistemic + (size * 10**log_std) ** 2
         return float(np.mean(squares / var + np.log(var)))
 
-    return float(size * 10 ** _minimise(negative_log_likelihood, -3.0, 1.0))
-
-
-def _minimise(f: Any, low: float, high: float, steps: int = 40) -> float:
-    """The minimum of a function of one variable: the best of a grid, refined between neighbours."""
-    grid = np.linspace(low, high, steps + 1)
-    start = grid[np.argmin([f(value) for value in grid])]
-    width = grid[1] - grid[0]
-    bounds = max(start - width, low), min(start + width, high)
-    return float(optimize.minimize_scalar(f, bounds=bounds, method="bounded").x)
+    return float(size * 10 ** minimise(negative_log_likelihood, -3.0, 1.0))

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, optimize
+from scipy import linalg
 
 from ntkgp.kernels import Which, nngp, ntk
 from ntkgp.networks import LayeredNetwork, Network
+from ntkgp.search import minimise
 from ntkgp.typing import Part
 
 _DRAWS = 4
@@ -27,10 +28,12 @@ class Evidence(NamedTuple):
     """Prior standard deviation of the function, relative to the kernel's."""
 
 
-def best_noise_and_scale(kernel: NDArray[Any], y: NDArray[Any]) -> Evidence:
-    """Maximise log N(y; 0, s²(k + ρI)), summed over the columns of y, in s and ρ.
+def best_noise_and_scale(
+    kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None = None
+) -> Evidence:
+    """Maximise log N(y; 0, s²k + σ²I), summed over the columns of y, in s and σ, or in s alone.
 
-    With k = U diag(λ) Uᵀ it is a function of ρ alone, because the best s for each ρ is
+    With k = U diag(λ) Uᵀ and σ² = s²ρ it is a function of ρ alone, because the best s for each ρ is
 
         s² = 1/(n c) Σ_ij (Uᵀy)²_ij / (λ_i + ρ),
 
@@ -39,6 +42,7 @@ def best_noise_and_scale(kernel: NDArray[Any], y: NDArray[Any]) -> Evidence:
     Args:
         kernel: (n, n), for instance `ntk(net, x)`.
         y: targets (n, c), not all zero.
+        noise_std: σ, where it is known.
 
     >>> x, rng = np.linspace(-2, 2, 200)[:, None], np.random.default_rng(0)
     >>> y = np.sin(2 * x) + 0.2 * rng.standard_normal(x.shape)
@@ -53,19 +57,20 @@ def best_noise_and_scale(kernel: NDArray[Any], y: NDArray[Any]) -> Evidence:
     n, c = y.shape
     unit = float(np.mean(np.diag(kernel)))
 
-    def scale_var(log_ratio: float) -> float:
+    def best_scale_var(log_ratio: float) -> float:
         return float(np.sum(squares / (eigenvalues + unit * 10**log_ratio)) / (n * c))
 
-    def log_likelihood(log_ratio: float) -> float:
-        log_det = np.sum(np.log(eigenvalues + unit * 10**log_ratio))
-        return -0.5 * c * (n * np.log(2 * np.pi * scale_var(log_ratio)) + log_det + n)
+    def given_scale_var(log_ratio: float) -> float:
+        return float(noise_std or 0.0) ** 2 / (unit * 10**log_ratio)
 
-    grid = np.arange(*_LOG_RATIOS, 0.25)
-    start = grid[np.argmax([log_likelihood(ratio) for ratio in grid])]
-    bounds = max(start - 0.25, _LOG_RATIOS[0]), min(start + 0.25, _LOG_RATIOS[1])
-    best = optimize.minimize_scalar(
-        lambda ratio: -log_likelihood(ratio), bounds=bounds, method="bounded"
-    ).x
+    scale_var = best_scale_var if noise_std is None else given_scale_var
+
+    def log_likelihood(log_ratio: float) -> float:
+        variances = scale_var(log_ratio) * (eigenvalues + unit * 10**log_ratio)
+        fit = np.sum(squares / variances)
+        return float(-0.5 * (fit + c * np.sum(np.log(2 * np.pi * variances))))
+
+    best = minimise(lambda log_ratio: -log_likelihood(log_ratio), *_LOG_RATIOS)
     variance = scale_var(best)
     return Evidence(log_likelihood(best), (variance * unit * 10**best) ** 0.5, variance**0.5)
 

@@ -1,7 +1,8 @@
 """Trained things as plain data, JSON beside arrays, and back. Nothing here can run code from a file."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +34,19 @@ class Packed(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
 
+_POSTERIOR = {
+    "net",
+    "law",
+    "noise_std",
+    "x",
+    "y",
+    "target_var",
+    "_prior_dd",
+    "_factor",
+    "_weights",
+}
+
+
 class NetworkNeeded(ValueError):
     """The network is not made of ntkgp's layers, so its code must be given again."""
 
@@ -49,17 +63,20 @@ def unpack(packed: Packed, network: Network | None = None) -> Any:
 
 
 def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
     if isinstance(value, np.generic):
         return _pack(value.item(), arrays)
+    if isinstance(value, float) and not isfinite(value):
+        return {"kind": "float", "of": str(value)}  # JSON has no name for it
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
     if isinstance(value, (np.ndarray, jax.Array)):
         return _pack_array(np.asarray(value), arrays)
     for name, kind in _KINDS.items():
         if isinstance(value, kind.type):
             return {"kind": name, "of": _pack(kind.to_plain(value), arrays)}
     if isinstance(value, (tuple, list)):
-        return {"kind": "tuple", "of": [_pack(item, arrays) for item in value]}
+        sequence = "tuple" if isinstance(value, tuple) else "list"
+        return {"kind": sequence, "of": [_pack(item, arrays) for item in value]}
     if isinstance(value, dict):
         return {"kind": "dict", "of": {key: _pack(item, arrays) for key, item in value.items()}}
     raise TypeError(f"cannot be saved: {type(value).__name__} {value!r}.")
@@ -69,23 +86,38 @@ def _unpack(plain: Any, arrays: dict[str, NDArray[Any]], network: Network | None
     if not isinstance(plain, dict):
         return plain
     kind, of = plain["kind"], plain["of"]
+    if kind == "float":
+        return float(of)
     if kind == "array":
-        return arrays[of]
+        return _named("array", of, arrays)
+    if kind == "transposed":
+        return _named("array", of, arrays).T
     if kind == "strings":
         return np.array(of["values"], dtype=of["dtype"])
     if kind == "tuple":
         return tuple(_unpack(item, arrays, network) for item in of)
+    if kind == "list":
+        return [_unpack(item, arrays, network) for item in of]
     if kind == "dict":
         return {key: _unpack(item, arrays, network) for key, item in of.items()}
-    return _KINDS[kind].from_plain(_unpack(of, arrays, network), network)
+    return _named("kind", kind, _KINDS).from_plain(_unpack(of, arrays, network), network)
+
+
+def _named(what: str, name: Any, table: Mapping[str, Any]) -> Any:
+    """The entry of that name, or an error that lists them: names in a file are the file's word only."""
+    if not isinstance(name, str) or name not in table:
+        raise ValueError(f"the file has an unknown {what}, {name!r}; known are {', '.join(table)}.")
+    return table[name]
 
 
 def _pack_array(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
-    if array.dtype.kind in "fiub":
+    if array.dtype.kind in "fiub" and array.dtype.itemsize <= 8:
         name = f"array_{len(arrays)}"
-        arrays[name] = np.ascontiguousarray(array)
-        return {"kind": "array", "of": name}
-    if array.dtype.kind == "U" or all(isinstance(item, str) for item in array.ravel()):
+        # The layout in memory comes back too: sums in another order round otherwise.
+        transposed = array.flags.f_contiguous and not array.flags.c_contiguous
+        arrays[name] = array.T if transposed else np.array(array, order="C")
+        return {"kind": "transposed" if transposed else "array", "of": name}
+    if array.dtype.kind in "UO" and all(isinstance(item, str) for item in array.ravel()):
         of = {"values": array.tolist(), "dtype": array.dtype.str}
         return {"kind": "strings", "of": of}
     raise TypeError(
@@ -105,7 +137,7 @@ def _layer_to_plain(layer: layers.Layer) -> dict[str, Any]:
 
 
 def _layer_from_plain(plain: dict[str, Any], _: Network | None) -> layers.Layer:
-    return _LAYERS[plain["name"]](**plain["fields"])
+    return _named("layer", plain["name"], _LAYERS)(**plain["fields"])
 
 
 def _network_to_plain(net: LayeredNetwork) -> dict[str, Any]:
@@ -126,8 +158,9 @@ def _learner_from_plain(plain: dict[str, Any], network: Network | None) -> Basel
     net = plain["net"] if plain["net"] is not None else network
     if net is None:
         raise NetworkNeeded("the network is not made of ntkgp's layers")
-    method, noise = METHODS[plain["method"]], _NOISE[plain["noise"]]()
-    return Baselearner(net, method, plain["noise_std"], plain["weight_decay"], noise)
+    method = _named("method", plain["method"], METHODS)
+    noise = _named("noise", plain["noise"], _NOISE)
+    return Baselearner(net, method, plain["noise_std"], plain["weight_decay"], noise())
 
 
 def _ensemble_to_plain(ensemble: Ensemble) -> dict[str, Any]:
@@ -136,10 +169,17 @@ def _ensemble_to_plain(ensemble: Ensemble) -> dict[str, Any]:
     del plain["theta"], plain["member"]
     return plain | {
         "parameters": {
-            name: None if params is None else jax.tree.leaves(params)
+            name: None if params is None else tuple(jax.tree.leaves(params))
             for name, params in sets.items()
-        }
+        },
+        "probe": None if isinstance(ensemble.learner.net, LayeredNetwork) else _probe(ensemble),
     }
+
+
+def _probe(ensemble: Ensemble) -> NDArray[Any]:
+    """Outputs at a few inputs, by which a network that is given again is known."""
+    shape = ensemble.learner.net.input_shape
+    return ensemble.outputs(np.random.default_rng(0).standard_normal((3, *shape)))
 
 
 def _ensemble_from_plain(plain: dict[str, Any], _: Network | None) -> Ensemble:
@@ -160,7 +200,23 @@ def _ensemble_from_plain(plain: dict[str, Any], _: Network | None) -> Ensemble:
         return jax.tree.unflatten(treedef, [jnp.asarray(leaf) for leaf in leaves])
 
     sets = {name: rebuild(leaves) for name, leaves in plain.pop("parameters").items()}
-    return Ensemble(theta=sets.pop("theta"), member=Member(**sets), **plain)
+    probe = plain.pop("probe")
+    ensemble = Ensemble(theta=sets.pop("theta"), member=Member(**sets), **plain)
+    if probe is not None:
+        tolerance = 1e-2 * np.max(np.abs(probe))  # another computer rounds otherwise
+        if not np.allclose(_probe(ensemble), probe, rtol=0, atol=tolerance):
+            raise ValueError(
+                "the network has the saved parameters' shapes but predicts otherwise with them: "
+                "give the one that was trained."
+            )
+    return ensemble
+
+
+def _posterior_from_plain(plain: dict[str, Any], _: Network | None) -> Posterior:
+    if plain.keys() != _POSTERIOR:
+        odd = ", ".join(sorted(plain.keys() ^ _POSTERIOR))
+        raise ValueError(f"the file's posterior lacks parts or has others than its own: {odd}.")
+    return Posterior.from_state(plain)
 
 
 _KINDS = {
@@ -168,7 +224,5 @@ _KINDS = {
     "network": _Kind(LayeredNetwork, _network_to_plain, lambda plain, _: LayeredNetwork(**plain)),
     "learner": _Kind(Baselearner, _learner_to_plain, _learner_from_plain),
     "ensemble": _Kind(Ensemble, _ensemble_to_plain, _ensemble_from_plain),
-    "posterior": _Kind(
-        Posterior, lambda value: value.state(), lambda plain, _: Posterior.from_state(plain)
-    ),
+    "posterior": _Kind(Posterior, Posterior.state, _posterior_from_plain),
 }

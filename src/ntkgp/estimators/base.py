@@ -1,15 +1,20 @@
 """What all four estimators share: checking and standardising X, choosing a network, tags."""
 
 import os
+import re
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ntkgp.estimators.preparation import Scaler, candidates, seed_of
 from ntkgp.networks import Network
+
+_OPTIONS: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
+_NAMED = re.compile(r"\b(X|y|[Ii]nput|feature names)\b")
 
 
 class TableEstimator(BaseEstimator):  # type: ignore[misc]
@@ -20,9 +25,15 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     depth: int
     random_state: Any
 
-    def _check_training_data(self, X: ArrayLike, y: ArrayLike, **y_options: Any) -> Any:
+    def _check_training_data(self, X: Any, y: Any, **y_options: Any) -> Any:
         """X and y as arrays, X in float64; images may have more than two dimensions."""
-        return validate_data(self, X, y, dtype=np.float64, allow_nd=True, **y_options)
+        _refuse_early("X", X)
+        _refuse_early("y", y)
+        try:
+            inputs, targets = validate_data(self, X, y, **_OPTIONS, **y_options)
+        except (ValueError, TypeError) as error:
+            raise _naming(error, "X" if _is_bad(X) else "y") from None
+        return _check_size(inputs), _check_targets(targets, **y_options)
 
     def _standardise(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Learn the scale of X, each column's by itself for a table, one for all pixels of images."""
@@ -30,10 +41,14 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.input_shape_ = X.shape[1:]
         return self.x_scaler_.apply("X", X)
 
-    def _inputs(self, X: ArrayLike) -> NDArray[np.float64]:
+    def _inputs(self, X: Any) -> NDArray[np.float64]:
         """New X on the scale of training, or an error in words."""
         check_is_fitted(self)
-        array = validate_data(self, X, dtype=np.float64, allow_nd=True, reset=False)
+        _refuse_early("X", X)
+        try:
+            array = validate_data(self, X, reset=False, **_OPTIONS)
+        except (ValueError, TypeError) as error:
+            raise _naming(error, "X") from None
         if array.shape[1:] != self.input_shape_:
             raise ValueError(
                 f"X must have examples of shape {self.input_shape_}, as in fit; "
@@ -69,3 +84,48 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         from ntkgp.estimators.files import save
 
         save(self, directory)
+
+
+def _naming(error: ValueError | TypeError, name: str) -> Exception:
+    """The error, with the argument's name before a message that has none."""
+    if _NAMED.search(str(error).partition("\n")[0]):
+        return error
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(f"{name} cannot be used: {error}")
+
+
+def _is_bad(X: Any) -> bool:
+    try:
+        check_array(X, **_OPTIONS)
+    except (ValueError, TypeError):
+        return True
+    return False
+
+
+def _refuse_early(name: str, values: Any) -> None:
+    """What is lost or misnamed where it becomes a plain array: masks, and frames of no columns."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked entries. Impute or drop them.")
+    if not len(getattr(values, "columns", "unknown")):
+        raise ValueError(f"{name} has no columns: 0 feature(s), and a minimum of 1 is required.")
+
+
+def _check_size(X: NDArray[Any]) -> NDArray[Any]:
+    if not X.size:
+        raise ValueError(f"X has examples of shape {X.shape[1:]}, with no numbers in them.")
+    return X
+
+
+def _check_targets(y: Any, y_numeric: bool = False, **_: Any) -> NDArray[Any]:
+    """y, without what scikit-learn lets through: sparse targets, None or words among numbers."""
+    if issparse(y):
+        raise TypeError("y is a sparse matrix, and must be dense: use y.toarray().")
+    if y_numeric and y.dtype.kind not in "fiub":
+        raise ValueError(f"y must be numbers; got dtype {y.dtype}.")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError("y contains NaN, None or infinite values. Impute or drop those rows.")
+    if not y_numeric and y.dtype.kind == "f" and float(np.abs(y).max()) > 2**53:
+        raise ValueError("y has classes too large for whole numbers: name them by other values.")
+    if y.dtype.kind == "O" and len({isinstance(value, str) for value in y.flat}) > 1:
+        raise TypeError("y has strings and other values. Use one type for all classes.")
+    return np.asarray(y)

@@ -1,9 +1,9 @@
 """Classifiers with scikit-learn's face: regression on scaled one-hot targets, then a temperature."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -29,7 +29,7 @@ class _Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
 
     temperature_: float
 
-    def _check_xy(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def _check_xy(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Standardised X, and labels from 0."""
         inputs, labels = self._check_training_data(X, y)
         check_classification_targets(labels)
@@ -45,15 +45,15 @@ class _Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         """z of each member or sample, (k, n, classes)."""
         raise NotImplementedError
 
-    def predict_members_proba(self, X: ArrayLike) -> NDArray[Any]:
+    def predict_members_proba(self, X: Any) -> NDArray[Any]:
         """Class probabilities of each member or posterior sample, (k, n, classes)."""
         return member_probabilities(self._logits(self._inputs(X)), self.temperature_)
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+    def predict_proba(self, X: Any) -> NDArray[Any]:
         """Class probabilities (n, classes), in the order of `classes_`."""
         return mean_probabilities(self._logits(self._inputs(X)), self.temperature_)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
@@ -134,7 +134,7 @@ class EnsembleClassifier(_Classifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any) -> "EnsembleClassifier":
         """Train the ensemble on rows X and classes y (n,)."""
         method = get_method(self.method)
         x, labels = self._check_xy(X, y)
@@ -234,7 +234,7 @@ class GPClassifier(_Classifier):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any) -> "GPClassifier":
         """Condition on rows X and classes y (n,)."""
         law = get_law(self.law)
         x, labels = self._check_xy(X, y)

@@ -3,6 +3,9 @@
 import hashlib
 import json
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,14 @@ import numpy as np
 from ntkgp import __version__
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.classification import EnsembleClassifier, GPClassifier
-from ntkgp.estimators.preparation import Scaler
+from ntkgp.estimators.preparation import Scaler, users_network
 from ntkgp.estimators.regression import EnsembleRegressor, GPRegressor
 from ntkgp.networks import LayeredNetwork, Network
 from ntkgp.serialization import NetworkNeeded, Packed, pack, unpack
 
 FORMAT = 1
 _MODEL = "model.json"
+_ARRAYS = re.compile(r"arrays-[0-9a-f]{12}\.safetensors")
 _CLASSES = {
     kind.__name__: kind
     for kind in (EnsembleRegressor, EnsembleClassifier, GPRegressor, GPClassifier)
@@ -30,13 +34,14 @@ def save(model: TableEstimator, directory: str | os.PathLike[str]) -> None:
     A model that is there already is replaced in one step: a crash or a full disk leaves it as it
     was. Constructor arguments that are code (a network's factory, a trainer) are not saved.
     """
+    from safetensors.numpy import save as to_bytes
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(model)
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     packed = pack({"params": _plain_params(model), "fitted": _fitted(model)})
-    arrays = _write_arrays(folder, packed)
+    data = to_bytes(packed.arrays)
+    digest = hashlib.sha256(data).hexdigest()
+    arrays = {"file": f"arrays-{digest[:12]}.safetensors", "sha256": digest}
     body = {"class": type(model).__name__, "arrays": arrays, "model": packed.plain}
     document = {
         "format": FORMAT,
@@ -45,9 +50,23 @@ def save(model: TableEstimator, directory: str | os.PathLike[str]) -> None:
         "body": body,
     }
     text = json.dumps(document, allow_nan=False) + "\n"
-    _replace(folder / _MODEL, text.encode())
-    for old in folder.glob("arrays-*.safetensors"):
-        if old.name != arrays["file"]:
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_both(folder, arrays["file"], data, text.encode())
+
+
+def _write_both(folder: Path, name: str, arrays: bytes, document: bytes) -> None:
+    """Arrays beside the old ones, then the document that names them, then the old ones go."""
+    is_new = not (folder / name).exists()
+    _replace(folder / name, arrays)
+    try:
+        _replace(folder / _MODEL, document)
+    except BaseException:
+        if is_new:
+            (folder / name).unlink()
+        raise
+    for old in folder.iterdir():
+        if _ARRAYS.fullmatch(old.name) and old.name != name:
             old.unlink()
 
 
@@ -64,33 +83,52 @@ def load(directory: str | os.PathLike[str], network: Any = None) -> Any:
     """
     folder = Path(directory)
     body = _read_document(folder / _MODEL)
-    packed = Packed(body["model"], _read_arrays(folder, body["arrays"]))
+    with _in_words(folder):
+        packed = Packed(body["model"], _read_arrays(folder, body["arrays"]))
+        shapes = _shapes(packed)
+    net = None if network is None else users_network(network, *shapes)
+    with _in_words(folder):
+        model = _rebuild(body["class"], packed, net)
+    if network is not None:
+        if model.fitted_network() != net:
+            raise ValueError(
+                f"network is not the one that was trained, which is in {folder}: leave it out."
+            )
+        model.network = network
+    return model
+
+
+@contextmanager
+def _in_words(folder: Path) -> Iterator[None]:
+    """What a file of the right checksum and the wrong content would raise, as a ValueError."""
     try:
-        model = _rebuild(body["class"], packed, network)
+        yield
     except NetworkNeeded:
         raise NetworkNeeded(
             f"the network of the model in {folder} is not made of ntkgp's layers, so its code is not "
             "in the file: pass network=, the same as when the model was made."
         ) from None
-    return model
+    except (LookupError, TypeError, AttributeError, RecursionError, ValueError) as error:
+        raise ValueError(f"the model in {folder} cannot be read: {error}") from error
 
 
-def _rebuild(class_name: str, packed: Packed, network: Any) -> TableEstimator:
-    net = network if isinstance(network, Network) or network is None else _built(packed, network)
+def _rebuild(class_name: Any, packed: Packed, net: Network | None) -> TableEstimator:
+    if class_name not in list(_CLASSES):
+        raise ValueError(f"unknown class {class_name!r}; known are {', '.join(_CLASSES)}.")
     content = unpack(packed, net)
     model = _CLASSES[class_name](**content["params"])
-    if network is not None:
-        model.network = network
     for name, value in content["fitted"].items():
+        if not _is_fitted_name(name):
+            raise ValueError(f"{name!r} is no name of what a model learns.")
         setattr(model, name, Scaler(**value) if name.endswith("_scaler_") else value)
     return model
 
 
-def _built(packed: Packed, factory: Any) -> Network:
-    """The network that the user's factory makes for the saved shapes."""
+def _shapes(packed: Packed) -> tuple[tuple[int, ...], int]:
+    """Shape of an input and number of outputs of the saved model's network."""
     fitted = packed.plain["of"]["fitted"]["of"]
     shape = unpack(Packed(fitted["input_shape_"], packed.arrays))
-    return factory(shape, unpack(Packed(fitted["output_dim_"], packed.arrays)))
+    return shape, fitted["output_dim_"]
 
 
 def _plain_params(model: TableEstimator) -> dict[str, Any]:
@@ -106,25 +144,16 @@ def _plain_params(model: TableEstimator) -> dict[str, Any]:
 
 
 def _fitted(model: TableEstimator) -> dict[str, Any]:
-    values = {
-        name: value
-        for name, value in vars(model).items()
-        if name.endswith("_") and not name.startswith("_")
-    }
+    values = {name: value for name, value in vars(model).items() if _is_fitted_name(name)}
     return {
         name: value._asdict() if isinstance(value, Scaler) else value
         for name, value in values.items()
     }
 
 
-def _write_arrays(folder: Path, packed: Packed) -> dict[str, str]:
-    from safetensors.numpy import save as to_bytes
-
-    data = to_bytes(packed.arrays)
-    digest = hashlib.sha256(data).hexdigest()
-    name = f"arrays-{digest[:12]}.safetensors"
-    _replace(folder / name, data)
-    return {"file": name, "sha256": digest}
+def _is_fitted_name(name: str) -> bool:
+    """Whether this is scikit-learn's form of a name for what `fit` learns."""
+    return name.endswith("_") and not name.startswith("_")
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -143,16 +172,19 @@ def _read_document(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no model in {path.parent}: it has no file {path.name}.")
     try:
-        document = json.loads(path.read_text())
-        version, digest, body = document["format"], document["sha256"], document["body"]
-    except (ValueError, KeyError, TypeError):
+        document = json.loads(path.read_bytes())
+        version = document["format"]
+        if version == FORMAT:
+            digest, body = document["sha256"], document["body"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(
             f"{path} is not a model of ntkgp, or was cut short. Save the model again."
         ) from None
     if version != FORMAT:
         raise ValueError(
-            f"{path} has format {version!r}, written by ntkgp {document.get('ntkgp_version')}; this "
-            f"is ntkgp {__version__}, which reads format {FORMAT}. Install the version that wrote it."
+            f"{path} has format {version!r}, written by ntkgp "
+            f"{document.get('ntkgp_version', 'of an unknown version')}; this is ntkgp {__version__}, "
+            f"which reads format {FORMAT}. Install the version that wrote it."
         )
     if digest != _digest_of(body):
         raise ValueError(
@@ -166,9 +198,12 @@ def _digest_of(body: dict[str, Any]) -> str:
 
 
 def _read_arrays(folder: Path, entry: dict[str, str]) -> dict[str, Any]:
+    from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 
-    path = folder / Path(entry["file"]).name
+    if not _ARRAYS.fullmatch(entry["file"]):
+        raise ValueError(f"{entry['file']!r} is not the name of a file of arrays beside {_MODEL}.")
+    path = folder / entry["file"]
     if not path.is_file():
         raise FileNotFoundError(f"the arrays of the model are missing: no file {path}.")
     data = path.read_bytes()
@@ -176,4 +211,7 @@ def _read_arrays(folder: Path, entry: dict[str, str]) -> dict[str, Any]:
         raise ValueError(
             f"{path} is damaged: its checksum does not match that in {_MODEL}. Copy or save it again."
         )
-    return from_bytes(data)
+    try:
+        return from_bytes(data)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no file of safetensors: {error}.") from None

@@ -60,6 +60,11 @@ class Scaler(NamedTuple):
             raise ValueError(
                 f"{name} has values up to {np.max(size):.1g}, whose squares overflow. Rescale it."
             )
+        if np.any((size > 0) & (size < 1e-100)):
+            raise ValueError(
+                f"{name} has values of {np.min(size[size > 0]):.1g} at the most, whose squares "
+                "vanish. Rescale it."
+            )
         unit = np.where(size > 0, size, 1.0)
         mean = unit * np.mean(values / unit, axis=axis, keepdims=True)
         std = unit * np.std(values / unit, axis=axis, keepdims=True)
@@ -89,7 +94,7 @@ def candidates(
 ) -> list[Network]:
     """The networks to choose from: the user's alone, or the default ones of an activation."""
     if network is not None:
-        return [_users_network(network, input_shape, output_dim)]
+        return [users_network(network, input_shape, output_dim)]
     if activation not in ("auto", *ACTIVATIONS):
         known = ", ".join(["auto", *ACTIVATIONS])
         raise ValueError(f"activation must be one of {known}; got {activation!r}.")
@@ -106,12 +111,22 @@ def candidates(
     ]
 
 
-def _users_network(network: Any, input_shape: tuple[int, ...], output_dim: int) -> Network:
-    net = network if isinstance(network, Network) else network(input_shape, output_dim)
+def users_network(network: Any, input_shape: tuple[int, ...], output_dim: int) -> Network:
+    """The network that was given, or that the function that was given makes for these shapes."""
+    made = not isinstance(network, Network) and callable(network)
+    try:
+        net = network(input_shape, output_dim) if made else network
+    except Exception as error:
+        raise TypeError(
+            "network could not be called as network(input_shape, output_dim) to make a Network: "
+            f"{type(error).__name__}: {error}. A module of Flax or Equinox goes through "
+            "ntkgp.adapters first, as in ntkgp.adapters.from_flax(module, input_shape)."
+        ) from error
     if not isinstance(net, Network):
         raise TypeError(
-            "network must be a Network, or a function (input_shape, output_dim) -> Network; it "
-            f"returned {type(net).__name__}. See ntkgp.adapters for networks of other libraries."
+            "network must be a Network, or a function (input_shape, output_dim) -> Network; "
+            f"{'it returned' if made else 'got'} {type(net).__name__}. See ntkgp.adapters for "
+            "networks of other libraries."
         )
     if net.input_shape != input_shape or net.output_dim != output_dim:
         raise ValueError(
@@ -144,6 +159,7 @@ def choose(
     y: NDArray[Any],
     which: Which,
     rng: np.random.Generator,
+    noise_std: float | None = None,
 ) -> Choice:
     """The network, the noise level and the prior scale of highest marginal likelihood.
 
@@ -155,14 +171,14 @@ def choose(
         exact = isinstance(net, LayeredNetwork)
         rows = order[: EVIDENCE_ROWS if exact else EVIDENCE_ROWS_WITHOUT_KERNEL]
         kernel = training_kernel(net, x[rows], which)
-        choices.append(Choice(net, _evidence(kernel, y[rows])))
+        choices.append(Choice(net, _evidence(kernel, y[rows], noise_std)))
     return max(choices, key=lambda choice: choice.evidence.log_marginal_likelihood)
 
 
-def _evidence(kernel: NDArray[Any], y: NDArray[Any]) -> Evidence:
-    """The best noise and scale, or where the targets are constant a noise too small to see."""
+def _evidence(kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None) -> Evidence:
+    """The best noise and scale, or where the targets are constant both too small to see."""
     if not np.any(y):
-        return Evidence(0.0, noise_std=1e-3, scale=1.0)
+        return Evidence(0.0, noise_std=1e-3, scale=1e-3)
     return best_noise_and_scale(kernel, y)
 
 

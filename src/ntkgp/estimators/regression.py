@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from ntkgp.calibration import best_noise_std
@@ -36,7 +36,7 @@ class _Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def _check_xy(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _check_xy(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Standardised X and y (n, c), and the scale to go back by."""
         inputs, targets = self._check_training_data(X, y, y_numeric=True, multi_output=True)
         self.one_target_ = targets.ndim == 1
@@ -44,10 +44,10 @@ class _Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self.y_scaler_ = Scaler.of("y", targets)
         return self._standardise(inputs), self.y_scaler_.apply("y", targets)
 
-    def _training_noise(self, by_evidence: float) -> float:
-        """σ of training on standardised targets: the given one, or the one of highest evidence."""
+    def _given_noise(self) -> float | None:
+        """σ of standardised targets, if the user gave it."""
         if self.noise_std is None:
-            return by_evidence
+            return None
         if not 0 < self.noise_std < float("inf"):
             raise ValueError(
                 "noise_std must be None, to learn it, or a finite number > 0 in the units of y; "
@@ -63,7 +63,7 @@ class _Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def _predict_standardised(self, x: NDArray[Any]) -> Normal | Mixture:
         raise NotImplementedError
 
-    def predict_dist(self, X: ArrayLike) -> Normal | Mixture:
+    def predict_dist(self, X: Any) -> Normal | Mixture:
         """The predictive distribution of an observation at each row of X, in the units of y.
 
         It has mean, std, interval, quantile, log_prob and sample, and the variance in two parts:
@@ -76,7 +76,7 @@ class _Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return result.first_output() if self.one_target_ else result
 
     def predict(
-        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
+        self, X: Any, return_std: bool = False, return_cov: bool = False
     ) -> NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]:
         """The predicted mean, and with it the standard deviation or covariance of observations.
 
@@ -108,7 +108,7 @@ class _Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         """Covariance of the standardised function, (n, n, c)."""
         raise NotImplementedError
 
-    def _covariance(self, X: ArrayLike) -> NDArray[Any]:
+    def _covariance(self, X: Any) -> NDArray[Any]:
         x = self._inputs(X)
         covariance = self._function_covariance(x)
         noise = np.broadcast_to(self._predict_standardised(x).noise_var, covariance.shape[1:])
@@ -150,7 +150,8 @@ class EnsembleRegressor(_Regressor):
             each target; None when heteroscedastic.
         training_noise_std_: the noise that the members were trained with, on standardised targets.
         target_scale_: what standardised targets were multiplied by to match the network's prior.
-        evidence_: log marginal likelihood of the network, noise and scale chosen.
+        evidence_: log marginal likelihood of the network, noise and scale, on the standardised
+            targets of the rows it was computed on.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
     >>> model = EnsembleRegressor(members=3, min_steps=200, random_state=0).fit(X, X[:, 0])
@@ -198,18 +199,18 @@ class EnsembleRegressor(_Regressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any) -> "EnsembleRegressor":
         """Train the ensemble on rows X and targets y, (n,) or (n, targets)."""
         x, targets = self._check_xy(X, y)
         rng = self._start()
         law = LAWS[get_method(self.method).law]
         heads = 2 if self.heteroscedastic else 1
         nets = self._candidates(heads * targets.shape[1])
-        choice = choose(nets, x, targets, law.trained, rng)
+        choice = choose(nets, x, targets, law.trained, rng, self._given_noise())
         self.evidence_ = choice.evidence.log_marginal_likelihood
         # A sigmoid reaches 1 at the most, so learned variances are those of standardised targets.
         self.target_scale_ = 1.0 if self.heteroscedastic else 1 / choice.evidence.scale
-        self.training_noise_std_ = self._training_noise(choice.evidence.noise_std)
+        self.training_noise_std_ = choice.evidence.noise_std
 
         train, held_out = holdout(len(x), self.validation_fraction, rng)
         ensemble = self._train(choice.net, x, targets, train, held_out)
@@ -275,7 +276,7 @@ class EnsembleRegressor(_Regressor):
         centred = means - means.mean(axis=0)
         return np.einsum("knc,kmc->nmc", centred, centred) / len(means)
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> NDArray[Any]:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> NDArray[Any]:
         """Observations, (n, n_samples) or (n, targets, n_samples); each follows one member."""
         return _sample_y(self.predict_dist(X).sample, n_samples, random_state)
 
@@ -326,15 +327,15 @@ class GPRegressor(_Regressor):
         self.jitter = jitter
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any) -> "GPRegressor":
         """Condition on rows X and targets y, (n,) or (n, targets)."""
         law = get_law(self.law)
         x, targets = self._check_xy(X, y)
         nets = [with_kernel(net) for net in self._candidates(targets.shape[1])]
-        choice = choose(nets, x, targets, law.trained, self._start())
+        choice = choose(nets, x, targets, law.trained, self._start(), self._given_noise())
         self.evidence_ = choice.evidence.log_marginal_likelihood
         self.target_scale_ = 1 / choice.evidence.scale
-        noise_std = self._training_noise(choice.evidence.noise_std)
+        noise_std = choice.evidence.noise_std
         self.noise_std_ = noise_std * self.y_scaler_.std
         self.posterior_ = Posterior(
             with_kernel(choice.net),
@@ -359,7 +360,7 @@ class GPRegressor(_Regressor):
         covariance = self.posterior_.covariance(x) / self.target_scale_**2
         return np.repeat(covariance[..., None], self.posterior_.y.shape[1], axis=-1)
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> NDArray[Any]:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> NDArray[Any]:
         """Observations of functions drawn from the law, (n, n_samples) or (n, targets, n_samples)."""
         x = self._inputs(X)
 
