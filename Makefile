@@ -13,7 +13,7 @@ demo: $(VENV)/.report
 	$(BIN)/ntkgp reproduce toy --preset laptop --set ensembles=1 --out runs/demo
 
 test: $(VENV)/.test check
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 # The figures of the documentation: the toy problem by both presets, and closeness against width.
 figures: $(VENV)/.report
@@ -36,7 +36,7 @@ bench: $(VENV)/.report
 test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet -c constraints-oldest.txt -e '.[report,test]'
-	.venv-oldest/bin/pytest -n 2 -m "not slow"
+	.venv-oldest/bin/pytest -n 2 --dist worksteal -m "not slow"
 
 clean:
 	rm -rf $(VENV) .venv-oldest runs

@@ -5,6 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.tree_util import tree_leaves_with_path as leaves_with_path
 
 from ntkgp import LayeredNetwork, adapters, mlp
@@ -137,3 +138,8 @@ def without_kernel(net):
 
 def _names(path):
     return [str(getattr(key, "name", getattr(key, "idx", key))) for key in path]
+
+
+def some_slow(values, fast):
+    """Parameters of a test of which `make test` runs these, and `make test-slow` the rest."""
+    return [pytest.param(v, marks=() if v in fast else pytest.mark.slow) for v in values]

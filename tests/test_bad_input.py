@@ -101,6 +101,7 @@ TABLES = {
     "nothing": lambda n, d: None,
     "a dictionary": lambda n, d: {"a": [1.0] * n},
     "a set": lambda n, d: {1.0, 2.0},
+    "images of no pixels": lambda n, d: np.zeros((n, 0, 2, 1)),
     "images": lambda n, d: normal(n, 4 * d).reshape(n, 2, 2, d),
     "sparse": lambda n, d: sparse.csr_matrix(normal(n, d)),
     "sparse array": lambda n, d: sparse.csr_array(normal(n, d)),
@@ -329,6 +330,7 @@ def test_any_numbers(X, y):
         ("times 1e300", "X has values up to .*Rescale"),
         ("times 1e-310", "X has values of .*Rescale"),
         ("images", "X has shape"),
+        ("images of no pixels", "X has examples of shape.*no numbers"),
     ],
 )
 @pytest.mark.parametrize("model", MODELS, ids=name_of)

@@ -13,8 +13,9 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import check_estimator
 
 import ntkgp
-from helpers import without_kernel
+from helpers import some_slow, without_kernel
 from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
+from ntkgp.estimators.preparation import holdout
 from ntkgp.layers import Conv, Dense, GlobalAvgPool, Relu
 
 RNG = np.random.default_rng(0)
@@ -144,11 +145,38 @@ def test_several_targets(regressor):
     mean, std = both.predict(X[:6], return_std=True)
     assert mean.shape == std.shape == (6, 2)
     np.testing.assert_allclose(mean[:, 1], -100 * mean[:, 0], rtol=0.1)
-    np.testing.assert_allclose(std[:, 1], 100 * std[:, 0], rtol=0.3)
+    if isinstance(regressor, GPRegressor):  # of two members each target has its own spread
+        np.testing.assert_allclose(std[:, 1], 100 * std[:, 0], rtol=1e-6)
     assert both.predict(X[:6], return_cov=True)[1].shape == (6, 6, 2)
     assert both.sample_y(X[:6], 3).shape == (6, 2, 3)
     with pytest.raises(ValueError, match="noise_std"):
         clone(regressor).set_params(noise_std=0.1).fit(X, np.stack([Y, Y], axis=1))
+
+
+def test_targets_have_a_noise_each():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(300, 2))
+    y = np.stack([x[:, 0] + 0.05 * rng.normal(size=300), x[:, 1] + rng.normal(size=300)], axis=1)
+    model = EnsembleRegressor(activation="relu", **SMALL).fit(x, y)
+    quiet, loud = model.noise_std_
+    assert loud > 3 * quiet
+    np.testing.assert_allclose(model.predict_dist(x[:2]).noise_var, [[quiet**2, loud**2]] * 2)
+
+
+def test_members_are_kept_in_the_distribution():
+    model = EnsembleRegressor(activation="relu", **SMALL).fit(X, Y)
+    dist = model.predict_dist(X[:5])
+    np.testing.assert_allclose(dist.members.mean(axis=0), dist.mean)
+    np.testing.assert_allclose(dist.members.var(axis=0), dist.epistemic_var)
+
+
+@pytest.mark.parametrize("n_classes", [2, 9])
+def test_every_class_has_a_row_to_train_on(n_classes):
+    labels = np.r_[np.zeros(21 - n_classes, int), np.arange(n_classes)]
+    train, held_out = holdout(len(labels), 0.5, np.random.default_rng(0), labels)
+    assert set(labels[train]) == set(labels)
+    assert sorted([*train, *held_out]) == list(range(len(labels)))
+    assert len(held_out) >= 5
 
 
 def test_a_heteroscedastic_regressor_has_a_noise_for_each_row():
@@ -165,6 +193,7 @@ def test_a_heteroscedastic_regressor_has_a_noise_for_each_row():
 def test_a_given_noise_level_is_used(regressor):
     model = clone(regressor).set_params(noise_std=2.5).fit(X, Y)
     np.testing.assert_allclose(model.predict_dist(X[:3]).noise_var, 2.5**2, rtol=1e-5)
+    assert model.evidence_ < regressor.evidence_  # the best noise is another
     with pytest.raises(ValueError, match="noise_std"):
         clone(regressor).set_params(noise_std=-1.0).fit(X, Y)
 
@@ -192,14 +221,19 @@ def test_the_target_scale_is_the_paper_s(classifier):
     assert fixed.kappa_ == 3.0
 
 
-def test_the_target_scale_is_tuned_on_a_grid(classifier):
-    grid = (0.01, 1.0, 4.0)
-    tuned = clone(classifier).set_params(target_scale_grid=grid).fit(X, LABELS)
-    assert tuned.kappa_**2 / (2 * tuned.zeta_0_) == pytest.approx(
-        min(grid, key=lambda g: abs(g - tuned.kappa_**2 / (2 * tuned.zeta_0_)))
-    )
-    with pytest.raises(ValueError, match="target_scale"):
-        clone(classifier).set_params(target_scale_grid=()).fit(X, LABELS)
+def test_the_target_scale_is_tuned_on_a_grid():
+    """The one of highest accuracy on the held-out rows, which every fit of this seed shares."""
+    grid = (1e-6, 1.0)  # targets far below the prior's size drown in the noise
+    model = GPClassifier(random_state=0, samples=10)
+    tuned = clone(model).set_params(target_scale_grid=grid).fit(X, LABELS)
+    assert tuned.kappa_**2 == pytest.approx(2 * tuned.zeta_0_)
+    reversed_grid = clone(model).set_params(target_scale_grid=grid[::-1]).fit(X, LABELS)
+    assert reversed_grid.kappa_ == tuned.kappa_
+    for bad in ((), (-1.0,)):
+        with pytest.raises(ValueError, match="target_scale"):
+            clone(model).set_params(target_scale_grid=bad).fit(X, LABELS)
+    with pytest.raises(ValueError, match="validation_fraction"):
+        clone(tuned).set_params(validation_fraction=0).fit(X, LABELS)
 
 
 def test_an_ensemble_s_probabilities_are_its_members_softmax():
@@ -254,7 +288,7 @@ def test_estimators_work_inside_scikit_learn():
     pipeline = make_pipeline(PolynomialFeatures(2), GPRegressor(random_state=0))
     assert cross_val_score(pipeline, X, Y, cv=2).mean() > 0.8
     search = GridSearchCV(GPRegressor(random_state=0), {"law": ["ntkgp", "nngp"]}, cv=2)
-    assert search.fit(X, Y).best_params_["law"] in ("ntkgp", "nngp")
+    assert search.fit(X, Y).best_score_ > 0.8
 
 
 @pytest.mark.parametrize("law", ntkgp.LAWS)
@@ -266,7 +300,7 @@ def test_every_law_has_estimators(law):
     assert GPClassifier(law, random_state=0).fit(X, LABELS).score(X, LABELS) > 0.8
 
 
-@pytest.mark.parametrize("method", ntkgp.METHODS)
+@pytest.mark.parametrize("method", some_slow(ntkgp.METHODS, fast=("ntkgp-fn", "deep-ensemble")))
 def test_every_method_has_estimators(method):
     model = EnsembleRegressor(method, activation="relu", **SMALL).fit(X, Y)
     assert np.isfinite(model.predict(X, return_std=True)).all()
@@ -280,8 +314,12 @@ def test_unknown_names_are_refused_in_words():
         GPRegressor("rp").fit(X, Y)
     with pytest.raises(ValueError, match="erf"):
         GPRegressor(activation="tanh").fit(X, Y)
-    with pytest.raises(ValueError, match="width"):
-        EnsembleRegressor(width=0).fit(X, Y)
+    bad = {"width": 0, "batch_size": 0, "min_steps": 0, "validation_fraction": 0.9}
+    for name, value in bad.items():
+        with pytest.raises(ValueError, match=name):
+            EnsembleRegressor(activation="relu", **{name: value}).fit(X, Y)
+    with pytest.raises(ValueError, match="noise_std"):
+        EnsembleRegressor(heteroscedastic=True, noise_std=1.0).fit(X, Y)
 
 
 def test_a_network_of_one_s_own():

@@ -42,16 +42,17 @@ def test_evidence_equals_the_posterior_s_marginal_likelihood():
     assert found.log_marginal_likelihood == pytest.approx(shifted, rel=1e-9)
 
 
-def test_scale_alone_where_the_noise_is_known():
+@pytest.mark.parametrize("noise_std", [0.5, 1e-4])
+def test_scale_alone_where_the_noise_is_known(noise_std):
     y = draw(0.2, 0.7)
 
     def negative(scale):
-        cov = scale**2 * KERNEL + 0.5**2 * np.eye(60)
+        cov = scale**2 * KERNEL + noise_std**2 * np.eye(60)
         return -stats.multivariate_normal.logpdf(y[:, 0], cov=cov)
 
-    brute = optimize.minimize_scalar(negative, bounds=(0.05, 5), method="bounded")
-    found = best_noise_and_scale(KERNEL, y, noise_std=0.5)
-    assert found.noise_std == pytest.approx(0.5)
+    brute = optimize.minimize_scalar(negative, bounds=(0.05, 50), method="bounded")
+    found = best_noise_and_scale(KERNEL, y, noise_std=noise_std)
+    assert found.noise_std == pytest.approx(noise_std)
     assert found.scale == pytest.approx(brute.x, rel=1e-2)
     assert found.log_marginal_likelihood == pytest.approx(-brute.fun, abs=1e-3)
 

@@ -70,8 +70,9 @@ def test_no_gradient_passes_through_the_target_noise():
         assert np.abs(var - wrong).max() > 0.1
 
 
-def test_variance_fitted_to_noisy_targets_would_grow_without_end():
-    """Why σ(x) learns from y: at the true mean and σ², Eq. 12 at fixed y' still pushes σ² up."""
+def test_variance_learns_from_the_targets_without_their_noise():
+    """At the true mean and σ², Eq. 12 at y' held fixed still pushes σ² up. Where the mean
+    interpolates y', Eq. 12 differentiated through y' pushes σ² down to 0, and ours stays."""
     rng = np.random.default_rng(0)
     y, epsilon = (jnp.asarray(rng.normal(size=(100_000, 1)) * s, jnp.float32) for s in (0.5, 1))
     truth = jnp.tile(jnp.asarray([[0.0, np.log(0.25 / 0.75)]], jnp.float32), (100_000, 1))
@@ -80,9 +81,13 @@ def test_variance_fitted_to_noisy_targets_would_grow_without_end():
         return float(jax.grad(lambda shift: jnp.mean(loss(truth + shift)))(jnp.zeros(2))[1])
 
     fixed = y + 0.5 * epsilon
-    std_error = 0.75 / 100_000**0.5  # a squared normal residual has variance 2
+    # ½(1 - r²/σ²) times the sigmoid's slope 0.75 σ²/σ²; r²/σ² has variance 2.
+    std_error = 0.375 * 2**0.5 / 100_000**0.5
     assert abs(mean_slope(lambda o: LearnedNoise().loss(y, epsilon, o, 0.0))) < 5 * std_error
     assert mean_slope(lambda o: equation_12(fixed, 0 * y, o)) < -0.3
+    truth = truth.at[:, :1].set(fixed)  # a mean that interpolates y'
+    assert abs(mean_slope(lambda o: LearnedNoise().loss(y, epsilon, o, 0.0))) < 5 * std_error
+    assert mean_slope(lambda o: equation_12(y, epsilon, o)) > 0.3
 
 
 @pytest.mark.parametrize("method", ["ntkgp-param", "ntkgp-fn", "rp-fn"])

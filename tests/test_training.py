@@ -9,7 +9,14 @@ import optax
 import pytest
 
 import ntkgp
-from helpers import assert_covariance, assert_not_covariance, dense_jacobian, flat, mean_z
+from helpers import (
+    assert_covariance,
+    assert_not_covariance,
+    dense_jacobian,
+    flat,
+    mean_z,
+    some_slow,
+)
 from ntkgp import METHODS, Descent, GaussNewton, fit
 from ntkgp.member import Baselearner, Member, member_keys
 from ntkgp.training import descent
@@ -19,13 +26,13 @@ X = np.array([[-1.5], [-0.6], [0.4], [1.3]])
 Y = np.sin(2 * X)
 T = np.linspace(-2, 2, 5)[:, None]
 NOISE = 0.3
+DATA = Data(jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32))
 LINEAR = [name for name, method in METHODS.items() if method.linear]
 
 
 def drawn(method, net, indices=range(3), seed=0):
     learner = Baselearner(net, METHODS[method], NOISE)
-    data = Data(jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32))
-    return learner, draw_members(learner, seed, indices, data)
+    return learner, draw_members(learner, seed, indices, DATA)
 
 
 def one(tree, k):
@@ -73,7 +80,7 @@ def test_ntkgp_lin_members_are_draws_from_the_posterior_of_their_empirical_ntk()
     tilde = one(draws.member.theta_tilde, 0)
     shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), tilde)
     draws = draws._replace(member=Member(draws.member.theta_0, shared))
-    trained = GaussNewton()(learner, jnp.asarray(X, jnp.float32), draws, None, False)
+    trained = GaussNewton()(learner, DATA, draws, None, False)
     predict = jax.vmap(learner.predict, in_axes=(0, 0, None))
     outputs = np.asarray(predict(trained.theta, trained.member, jnp.asarray(T, jnp.float32)))[
         :, :, 0
@@ -197,9 +204,9 @@ def test_both_parameterisations_train_to_one_function_at_large_width(method):
         ("deep-ensemble", 0.0, "ntkgp"),
         ("rp-param", NOISE, "ntkgp"),
         ("ntkgp-param", NOISE, "nngp"),
-        ("ntkgp-param", 0.0, "nngp"),
-        ("ntkgp-alt", NOISE, "randomised-prior"),
-        ("nngp", NOISE, "ntkgp"),
+        pytest.param("ntkgp-param", 0.0, "nngp", marks=pytest.mark.slow),
+        pytest.param("ntkgp-alt", NOISE, "randomised-prior", marks=pytest.mark.slow),
+        pytest.param("nngp", NOISE, "ntkgp", marks=pytest.mark.slow),
     ],
 )
 def test_wide_ensembles_follow_their_law(method, noise_std, control):
@@ -228,7 +235,7 @@ def test_wide_ensembles_follow_their_law(method, noise_std, control):
     ],
     ids=["gauss-newton", "full-batch", "mini-batch"],
 )
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", some_slow(METHODS, fast=("deep-ensemble", "ntkgp-param")))
 def test_a_member_is_the_same_alone_and_in_company(method, trainer):
     net = ntkgp.mlp(1, width=16)
     options = {"method": method, "noise_std": NOISE, "seed": 4, "trainer": trainer}
@@ -253,12 +260,11 @@ def test_training_continues_from_its_state():
     """One pytree carries all: 2 + 3 epochs from a state that went through NumPy are 5 epochs."""
     learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=16))
     trainer = Descent(optax.adam(0.01), epochs=5, batch_size=2)
-    x = jnp.asarray(X, jnp.float32)
     state = descent.start(trainer, learner, draws, False)
-    whole, _ = descent.run_epochs(trainer, learner, state, x, draws, 5)
-    half, _ = descent.run_epochs(trainer, learner, state, x, draws, 2)
+    whole, _ = descent.run_epochs(trainer, learner, state, DATA, draws, 5)
+    half, _ = descent.run_epochs(trainer, learner, state, DATA, draws, 2)
     half = jax.tree.map(jnp.asarray, jax.tree.map(np.asarray, half))
-    resumed, _ = descent.run_epochs(trainer, learner, half, x, draws, 3)
+    resumed, _ = descent.run_epochs(trainer, learner, half, DATA, draws, 3)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), whole, resumed
     )
@@ -279,9 +285,8 @@ def test_mini_batches_visit_every_example_once_an_epoch():
         patch.setattr(Baselearner, "loss", spy)
         carry = (draw.theta, trainer.optimizer.init(draw.theta))
         for epoch in range(2):
-            descent._epoch(
-                trainer, learner, jnp.asarray(X, jnp.float32), draw, carry, jnp.asarray(epoch)
-            )
+            own = (draw.member, draw.data(DATA), draw.batch_key)
+            descent._epoch(trainer, learner, *own, carry, jnp.asarray(epoch))
     jax.effects_barrier()
     first, second = seen[:4], seen[4:]
     assert sorted(first) == sorted(second) == sorted(np.float32(X).ravel().tolist())

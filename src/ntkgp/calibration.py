@@ -9,33 +9,36 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ntkgp.distributions import Mixture
+from ntkgp.evidence import has_cheap_kernel
 from ntkgp.kernels import nngp, ntk
 from ntkgp.member import Baselearner, member_keys
 from ntkgp.methods import Method
-from ntkgp.networks import LayeredNetwork, Network
+from ntkgp.networks import Network
 from ntkgp.posterior import LAWS
 from ntkgp.search import minimise
 
-_DRAWS = 16
+_DRAWS, _ROWS = 16, 256
 
 
 def initial_second_moment(net: Network, method: Method, x: NDArray[Any], seed: int = 0) -> float:
     """ζ₀: the mean square of the baselearners' outputs before training (Appendix H).
 
     The mean over x of the prior kernel's diagonal, Θ(x, x) for the NTKGP methods, where the
-    network has a kernel; twice that for methods that add a second network to the first
-    (Appendix E). Else the mean over x, outputs and a few draws.
+    network has a kernel that is cheap; twice that for methods that add a second network to the
+    first (Appendix E). Else the mean over a few rows of x, outputs and a few draws.
     """
-    if isinstance(net, LayeredNetwork):
+    if has_cheap_kernel(net):
         kernel = {"ntk": ntk, "nngp": nngp}[LAWS[method.law].prior]
         times = 2 if method.anchor == "zero" else 1
         return times * float(np.mean(kernel(net, np.asarray(x, np.float64), diagonal=True)))
     learner = Baselearner(net, method, noise_std=1.0)
+    rows = np.linspace(0, len(x) - 1, min(len(x), _ROWS)).astype(int)
+    inputs = jnp.asarray(x[rows], jnp.float32)
 
     @jax.jit
     def square(index: jax.Array) -> jax.Array:
         theta, member = learner.draw(member_keys(seed, index))
-        return jnp.mean(learner.predict(theta, member, jnp.asarray(x, jnp.float32)) ** 2)
+        return jnp.mean(learner.predict(theta, member, inputs) ** 2)
 
     return float(np.mean([square(index) for index in range(_DRAWS)]))
 
@@ -62,7 +65,7 @@ def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
         logits: (k, n, classes), of each member or posterior sample.
         labels: (n,), from 0.
 
-    Labels are smoothed as Platt (1999) does, (n + 1)/(n + 2) for the true class and the rest
+    Labels are smoothed in the manner of Platt (1999), (n + 1)/(n + 2) for the true class and the rest
     shared by the others: a handful of rows without a mistake must not make T zero. With many
     rows that is nothing. The search spans four decades either side of the logits' own size, and
     starts from a grid, because the cross-entropy of a mixture need not have one minimum.
@@ -80,12 +83,16 @@ def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
     return float(size * 10 ** minimise(cross_entropy, -4.0, 4.0))
 
 
-def best_noise_std(predicted: Mixture, y: NDArray[Any]) -> float:
-    """σ that maximises the likelihood of held-out y under N(μ_*, epistemic variance + σ²).
+def best_noise_std(predicted: Mixture, y: NDArray[Any]) -> NDArray[Any]:
+    """σ of each output that makes held-out y (n, c) most likely under N(μ_*, epistemic var + σ²).
 
-    One σ for all points and outputs. The members' own noise is not used.
+    That is the normal with the mixture's moments (Appendix F). The members' own noise is not used.
     """
     squares, epistemic = (y - predicted.mean) ** 2, predicted.epistemic_var
+    return np.array([_best_noise(*column) for column in zip(squares.T, epistemic.T, strict=True)])
+
+
+def _best_noise(squares: NDArray[Any], epistemic: NDArray[Any]) -> float:
     size = float(np.sqrt(np.mean(squares))) or 1.0
 
     def negative_log_likelihood(log_std: float) -> float:

@@ -26,6 +26,8 @@ class Normal:
     """Variance of the function at each point, (n, c) or broadcastable to it."""
     noise_var: Floats | float = 0.0
     """Variance of an observation around the function."""
+    members: Floats | None = None
+    """The members' means (k, n, c), where the normal sums up an ensemble."""
 
     @property
     def var(self) -> Floats:
@@ -40,13 +42,17 @@ class Normal:
         """The distribution of scale · y + shift."""
         square = np.asarray(scale) ** 2
         return Normal(
-            scale * self.mean + shift, square * self.epistemic_var, square * self.noise_var
+            scale * self.mean + shift,
+            square * self.epistemic_var,
+            square * self.noise_var,
+            None if self.members is None else scale * self.members + shift,
         )
 
     def first_output(self) -> "Normal":
         """The first output alone, with arrays of one axis less: (n,) in place of (n, c)."""
         noise_var = np.broadcast_to(self.noise_var, self.mean.shape)
-        return Normal(self.mean[..., 0], self.epistemic_var[..., 0], noise_var[..., 0])
+        members = None if self.members is None else self.members[..., 0]
+        return Normal(self.mean[..., 0], self.epistemic_var[..., 0], noise_var[..., 0], members)
 
     def quantile(self, q: float) -> Floats:
         """The value below which an observation falls with probability q."""
@@ -128,7 +134,7 @@ class Mixture:
 
     def moment_matched(self) -> Normal:
         """The normal of the same mean and variance."""
-        return Normal(self.mean, self.epistemic_var, self.noise_var)
+        return Normal(self.mean, self.epistemic_var, self.noise_var, self.means)
 
     def cdf(self, y: ArrayLike) -> Floats:
         y = _observed(y, self.means.shape[1:])

@@ -43,7 +43,7 @@ class Ensemble:
     member: Member
     """What each member needs beside θ̂ to predict, each leaf (k, ...)."""
     losses: NDArray[Any]
-    """(k, steps): training loss, σ²/N times the objective of Algorithms 1 to 3."""
+    """(k, steps): training loss, σ²/N times the objective of Algorithms 1 to 3, 1/N for learned noise."""
     validation_losses: NDArray[Any]
     """(k, evaluations)."""
     objectives: NDArray[Any]

@@ -1,6 +1,6 @@
 """Noise level and prior scale by the marginal likelihood of the infinitely wide network."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,11 @@ from ntkgp.search import minimise
 from ntkgp.typing import Part
 
 _DRAWS = 4
+_MOST_ENTRIES = 4096
 _LOG_RATIOS = (-6.0, 4.0)
 """Range of log₁₀ of noise variance over the kernel's mean diagonal."""
+_LOG_SCALES = (-8.0, 4.0)
+"""Range of log₁₀ of the prior's variance over the targets' mean square."""
 
 
 class Evidence(NamedTuple):
@@ -57,27 +60,38 @@ def best_noise_and_scale(
     n, c = y.shape
     unit = float(np.mean(np.diag(kernel)))
 
-    def best_scale_var(log_ratio: float) -> float:
-        return float(np.sum(squares / (eigenvalues + unit * 10**log_ratio)) / (n * c))
-
-    def given_scale_var(log_ratio: float) -> float:
-        return float(noise_std or 0.0) ** 2 / (unit * 10**log_ratio)
-
-    scale_var = best_scale_var if noise_std is None else given_scale_var
-
-    def log_likelihood(log_ratio: float) -> float:
-        variances = scale_var(log_ratio) * (eigenvalues + unit * 10**log_ratio)
+    def log_likelihood(scale_var: float, noise_var: float) -> float:
+        variances = scale_var * eigenvalues + noise_var
         fit = np.sum(squares / variances)
         return float(-0.5 * (fit + c * np.sum(np.log(2 * np.pi * variances))))
 
-    best = minimise(lambda log_ratio: -log_likelihood(log_ratio), *_LOG_RATIOS)
-    variance = scale_var(best)
-    return Evidence(log_likelihood(best), (variance * unit * 10**best) ** 0.5, variance**0.5)
+    def at_ratio(log_ratio: float) -> tuple[float, float]:
+        """The best s² at this ratio of noise to kernel, and σ²."""
+        ratio = unit * 10**log_ratio
+        scale_var = float(np.sum(squares / (eigenvalues + ratio)) / (n * c))
+        return scale_var, scale_var * ratio
+
+    def at_scale(log_scale_var: float) -> tuple[float, float]:
+        """This s², in units of the targets' own size, and the given σ²."""
+        size = float(np.sum(squares)) / (n * c * unit)
+        return size * 10**log_scale_var, float(noise_std or 0.0) ** 2
+
+    at, limits = (at_ratio, _LOG_RATIOS) if noise_std is None else (at_scale, _LOG_SCALES)
+    scale_var, noise_var = at(minimise(lambda value: -log_likelihood(*at(value)), *limits))
+    return Evidence(log_likelihood(scale_var, noise_var), noise_var**0.5, scale_var**0.5)
+
+
+def has_cheap_kernel(net: Network) -> TypeGuard[LayeredNetwork]:
+    """Whether the exact kernel of one pair costs no more than training does.
+
+    Pooling needs the covariances of all pairs of positions: a million for a small photograph.
+    """
+    return isinstance(net, LayeredNetwork) and net.entries_per_pair() <= _MOST_ENTRIES
 
 
 def training_kernel(net: Network, x: NDArray[Any], which: Which, seed: int = 0) -> NDArray[Any]:
-    """Θ or 𝒦 of one output on x: exact for layers, else the mean of a few finite draws' own."""
-    if isinstance(net, LayeredNetwork):
+    """Θ or 𝒦 of one output on x: exact where cheap, else the mean of a few finite draws' own."""
+    if has_cheap_kernel(net):
         return (ntk if which == "ntk" else nngp)(net, np.asarray(x, np.float64))
     inputs = jnp.asarray(x, jnp.float32)
     part: Part = "all" if which == "ntk" else "readout"

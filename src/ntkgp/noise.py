@@ -63,9 +63,10 @@ class LearnedNoise:
     ) -> Float[Array, "*k n"]:
         """(y' - f̃)² / 2σ²(x) + ½ log σ²(x) of each example, summed over targets (Eq. 12).
 
-        That is the value. The gradient takes y' = y + σ(x)ε as data, with none through it: the
-        mean is fitted to y' at the σ(x) of the moment, and σ(x) to the residuals of y itself.
-        Were σ(x) fitted to those of y', which hold σ²(x) already, it would grow without end.
+        That is the value. The gradient is not its derivative: y' = y + σ(x)ε is taken as data,
+        the mean is fitted to y' at the σ(x) of the moment, and σ(x) to the residuals of y itself.
+        Were σ(x) fitted to those of y', which hold σ²(x) already, it would grow without end; were
+        σ(x) differentiated within y', it would vanish as soon as the mean interpolates y'.
         """
         mean, var = self.mean(outputs), self.var(outputs, noise_std)
         fixed_mean, fixed_var = jax.lax.stop_gradient((mean, var))

@@ -47,6 +47,10 @@ class AdaptedNetwork:
         drawn = by_path(self.module_init(own)) | _draw(extra, redrawn)
         return {leaf.path: drawn[leaf.path].astype(jnp.float32) for leaf in self.leaves if leaf.var}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AdaptedNetwork":
+        """Itself, which never changes: a copy would be unequal, and compile everything anew."""
+        return self
+
     def module_params(self, params: Theta) -> Params:
         """The module's own parameters, mean + θ, in its own pytree and dtypes."""
         values = []

@@ -63,9 +63,9 @@ class EnsembleClassifier(_Classifier):
     """An ensemble of neural networks whose class probabilities know their limits (Section 3.5).
 
     Each member regresses on one-hot targets times κ; the probabilities are the members' mean
-    softmax(z/T). Inputs are standardised inside. A tenth of the rows, the same share of each
-    class, is held out of training for T; with fewer than 20 rows none are, and T is set on the
-    training rows themselves.
+    softmax(z/T). Inputs are standardised inside. A tenth of the rows, and at least 5, the same
+    share of each class, is held out of training for T. With validation_fraction 0, or fewer than
+    20 rows, none are: T is then set on the training rows themselves, and is too sure of itself.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
@@ -144,7 +144,7 @@ class EnsembleClassifier(_Classifier):
         train, held_out = holdout(len(x), self.validation_fraction, rng, labels)
         validation = held_out if len(held_out) else train
         trials = []
-        for kappa in _target_scales(self, self.zeta_0_, len(self.classes_)):
+        for kappa in _target_scales(self, self.zeta_0_, len(self.classes_), bool(len(held_out))):
             ensemble = self._train(net, x[train], kappa * np.eye(len(self.classes_))[labels[train]])
             logits = ensemble.outputs(x[validation]).astype(np.float64)
             temperature = best_temperature(logits, labels[validation])
@@ -245,7 +245,7 @@ class GPClassifier(_Classifier):
         train, held_out = holdout(len(x), self.validation_fraction, rng, labels)
         validation = held_out if len(held_out) else train
         trials = []
-        for kappa in _target_scales(self, self.zeta_0_, len(self.classes_)):
+        for kappa in _target_scales(self, self.zeta_0_, len(self.classes_), bool(len(held_out))):
             posterior = Posterior(
                 net,
                 x[train],
@@ -269,7 +269,12 @@ class GPClassifier(_Classifier):
         """
         law = posterior.predict(x)
         shape = (n_samples, 1, len(self.classes_))
-        normals = np.random.default_rng(self.seed_).standard_normal(shape)
+        half = np.random.default_rng([self.seed_, 1]).standard_normal(
+            (-(-n_samples // 2), *shape[1:])
+        )
+        normals = np.concatenate([half, -half])[
+            :n_samples
+        ]  # in pairs, so that no class is favoured
         return law.mean + np.sqrt(law.epistemic_var) * normals
 
     def fitted_network(self) -> Network:
@@ -280,20 +285,24 @@ class GPClassifier(_Classifier):
 
 
 def _target_scales(
-    estimator: EnsembleClassifier | GPClassifier, zeta_0: float, n_classes: int
+    estimator: EnsembleClassifier | GPClassifier, zeta_0: float, n_classes: int, can_tune: bool
 ) -> list[float]:
     """The values of κ to try."""
-    if estimator.target_scale is not None:
-        values = [estimator.target_scale]
-    else:
-        base = base_target_scale(zeta_0, n_classes)
-        values = [base * multiple**0.5 for multiple in estimator.target_scale_grid]
+    given, grid = estimator.target_scale, list(estimator.target_scale_grid)
+    values = grid if given is None else [given]
     if not values or not all(0 < value < float("inf") for value in values):
         raise ValueError(
             "target_scale must be a finite number > 0, and target_scale_grid at least one such; got "
-            f"{estimator.target_scale!r} and {estimator.target_scale_grid!r}."
+            f"{given!r} and {grid!r}."
         )
-    return values
+    if len(values) > 1 and not can_tune:
+        raise ValueError(
+            "target_scale_grid has several values to choose from, and no rows are held out to choose "
+            "by: give one, or a validation_fraction > 0 and at least 20 rows."
+        )
+    if given is not None:
+        return values
+    return [base_target_scale(zeta_0, n_classes) * multiple**0.5 for multiple in values]
 
 
 def _merit(probabilities: NDArray[Any], labels: NDArray[Any]) -> tuple[float, float]:

@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from ntkgp.evidence import Evidence, best_noise_and_scale, training_kernel
+from ntkgp.evidence import (
+    Evidence,
+    best_noise_and_scale,
+    has_cheap_kernel,
+    training_kernel,
+)
 from ntkgp.kernels import Which
 from ntkgp.layers import Erf, Gelu, Relu
 from ntkgp.layers.activation import Activation
@@ -163,13 +168,12 @@ def choose(
 ) -> Choice:
     """The network, the noise level and the prior scale of highest marginal likelihood.
 
-    Computed on at most `EVIDENCE_ROWS` rows drawn at random.
+    Computed on at most `EVIDENCE_ROWS` rows drawn at random, fewer without a cheap kernel.
     """
     order = rng.permutation(len(x))
     choices = []
     for net in nets:
-        exact = isinstance(net, LayeredNetwork)
-        rows = order[: EVIDENCE_ROWS if exact else EVIDENCE_ROWS_WITHOUT_KERNEL]
+        rows = order[: EVIDENCE_ROWS if has_cheap_kernel(net) else EVIDENCE_ROWS_WITHOUT_KERNEL]
         kernel = training_kernel(net, x[rows], which)
         choices.append(Choice(net, _evidence(kernel, y[rows], noise_std)))
     return max(choices, key=lambda choice: choice.evidence.log_marginal_likelihood)
@@ -178,8 +182,8 @@ def choose(
 def _evidence(kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None) -> Evidence:
     """The best noise and scale, or where the targets are constant both too small to see."""
     if not np.any(y):
-        return Evidence(0.0, noise_std=1e-3, scale=1e-3)
-    return best_noise_and_scale(kernel, y)
+        return Evidence(0.0, noise_std=1e-3 if noise_std is None else noise_std, scale=1e-3)
+    return best_noise_and_scale(kernel, y, noise_std)
 
 
 @lru_cache(maxsize=32)  # one object for one setting, so that a second fit compiles nothing
@@ -188,6 +192,13 @@ def default_trainer(
 ) -> Descent:
     """Adam with cosine decay over at least `min_steps` steps and `min_epochs` epochs."""
     import optax
+
+    counts = {"min_steps": min_steps, "min_epochs": min_epochs, "batch_size": batch_size}
+    for name, value in counts.items():
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")
+    if not 0 < learning_rate < float("inf"):
+        raise ValueError(f"learning_rate must be a finite number > 0; got {learning_rate!r}.")
 
     steps_per_epoch = max(1, n // batch_size)
     epochs = max(min_epochs, ceil(min_steps / steps_per_epoch))
@@ -200,15 +211,19 @@ def default_trainer(
 def holdout(
     n: int, fraction: float, rng: np.random.Generator, labels: NDArray[Any] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on and rows to validate on, at least 5 of them; none from fewer than 20 rows."""
-    if not 0 <= fraction < 1:
-        raise ValueError(f"validation_fraction must lie in [0, 1); got {fraction!r}.")
+    """Rows to train on and rows to validate on, at least 5 of them; none from fewer than 20 rows.
+
+    With labels, each class has about the same share of both, and a row to train on.
+    """
+    if not 0 <= fraction <= 0.5:
+        raise ValueError(f"validation_fraction must lie in [0, 0.5]; got {fraction!r}.")
     order = rng.permutation(n)
     if fraction == 0 or n < 20:
         return np.sort(order), order[:0]
     n_validation = max(5, round(fraction * n))
     if labels is not None:
         order = _stratified(order, labels)
+        n_validation = min(n_validation, n - len(np.unique(labels)))
     return np.sort(order[n_validation:]), np.sort(order[:n_validation])
 
 
@@ -217,6 +232,6 @@ def _stratified(order: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[np.in
     rank = np.empty(len(order))
     for label in np.unique(labels):
         rows = order[labels[order] == label]
-        rank[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
-    # The first of each class goes last, so that no class is left without a training row.
+        rank[rows] = np.arange(len(rows)) / len(rows)
+    # The first of each class has rank 0 and goes last, where the rows to train on are.
     return np.asarray(order[np.argsort(-rank[order], kind="stable")])

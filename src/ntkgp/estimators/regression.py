@@ -25,6 +25,8 @@ from ntkgp.networks import Network
 from ntkgp.posterior import LAWS, Posterior, get_law
 from ntkgp.training import Descent, Trainer
 
+_ENOUGH_ROWS = 20  # held out, for a noise below that of training
+
 
 class _Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     """Predictions in the user's units from a distribution of the standardised target."""
@@ -60,16 +62,16 @@ class _Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
             )
         return float(self.noise_std / self.y_scaler_.std[0])
 
-    def _predict_standardised(self, x: NDArray[Any]) -> Normal | Mixture:
+    def _predict_standardised(self, x: NDArray[Any]) -> Normal:
         raise NotImplementedError
 
-    def predict_dist(self, X: Any) -> Normal | Mixture:
+    def predict_dist(self, X: Any) -> Normal:
         """The predictive distribution of an observation at each row of X, in the units of y.
 
-        It has mean, std, interval, quantile, log_prob and sample, and the variance in two parts:
-        epistemic_var, what more data would settle, and noise_var. An ensemble's is a `Mixture`,
-        whose `means` are the members' predictions; an exact law's a `Normal`. Arrays are (n,) for
-        a one-dimensional y and (n, targets) for several.
+        A normal with mean, std, interval, quantile, log_prob and sample, and its variance in two
+        parts: epistemic_var, what more data would settle, and noise_var. An ensemble's is the one
+        with the moments of its members' mixture (Appendix F), and has their predictions in
+        `members`. Arrays are (n,) for a one-dimensional y and (n, targets) for several.
         """
         standardised = self._predict_standardised(self._inputs(X))
         result = standardised.rescaled(self.y_scaler_.std, self.y_scaler_.mean)
@@ -122,19 +124,22 @@ class EnsembleRegressor(_Regressor):
 
     Inputs and targets are standardised inside. What is not given is set from the data: the
     activation, the noise level of training and the scale of the targets by the marginal
-    likelihood of the infinitely wide network, on 1,000 rows at the most; the noise level of
-    predictions by the likelihood of a tenth of the rows, held out of training. With fewer than
-    20 rows none are held out, and the noise of training is used.
+    likelihood of the infinitely wide network, on 1,000 rows at the most (200 if its kernel is
+    not known or not cheap); the noise level of predictions by the likelihood of a tenth of the
+    rows, and at least 5, held out of training. It is not set below the noise of training by
+    fewer than 20 rows; from a table of fewer than 20 none are held out. Several targets share the
+    noise of training and the scale, relative to their standard deviations.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
             another name in `ntkgp.METHODS`.
         members: number of networks K.
         noise_std: standard deviation of the observation noise in the units of y; None to learn it.
-        heteroscedastic: let the network learn a noise level for each x (Section 3.3).
+        heteroscedastic: let the network learn a noise level for each x (Section 3.3), at the
+            most the standard deviation of y.
         network: a `Network`, or a function (input_shape, output_dim) that makes one; None for a
             multi-layer perceptron of `depth` hidden layers of `width` units. When heteroscedastic
-            the network needs two outputs for each target.
+            the network needs two outputs for each target, first all means, then all variances.
         activation: of the default network, "relu", "erf", "gelu", or "auto".
         learning_rate, min_steps, min_epochs, batch_size: of Adam with cosine decay, which runs for
             min_epochs passes over the data or min_steps steps, whichever is more.
@@ -148,7 +153,8 @@ class EnsembleRegressor(_Regressor):
         ensemble_: the trained `Ensemble`, on standardised data.
         noise_std_: standard deviation of an observation's noise in the units of y, a number for
             each target; None when heteroscedastic.
-        training_noise_std_: the noise that the members were trained with, on standardised targets.
+        training_noise_std_: the noise that the members were trained with, on standardised targets;
+            deep ensembles train without.
         target_scale_: what standardised targets were multiplied by to match the network's prior.
         evidence_: log marginal likelihood of the network, noise and scale, on the standardised
             targets of the rows it was computed on.
@@ -204,6 +210,8 @@ class EnsembleRegressor(_Regressor):
         x, targets = self._check_xy(X, y)
         rng = self._start()
         law = LAWS[get_method(self.method).law]
+        if self.heteroscedastic and self.noise_std is not None:
+            raise ValueError("heteroscedastic=True learns the noise: leave noise_std None.")
         heads = 2 if self.heteroscedastic else 1
         nets = self._candidates(heads * targets.shape[1])
         choice = choose(nets, x, targets, law.trained, rng, self._given_noise())
@@ -213,14 +221,20 @@ class EnsembleRegressor(_Regressor):
         self.training_noise_std_ = choice.evidence.noise_std
 
         train, held_out = holdout(len(x), self.validation_fraction, rng)
-        ensemble = self._train(choice.net, x, targets, train, held_out)
-        calibrate = self.noise_std is None and not self.heteroscedastic and len(held_out)
-        self.ensemble_ = self._calibrated(ensemble, x, targets, held_out) if calibrate else ensemble
+        self.ensemble_ = self._train(choice.net, x, targets, train, held_out)
         self.noise_std_ = None
         if not self.heteroscedastic:
-            scaled = float(self.ensemble_.learner.noise_std) / self.target_scale_
-            self.noise_std_ = scaled * self.y_scaler_.std
+            noise_std = self._calibrated_noise(x[held_out], targets[held_out])
+            self.noise_std_ = noise_std * self.y_scaler_.std
         return self
+
+    def _calibrated_noise(self, x: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
+        """σ of each standardised target that predictions of these held-out rows need."""
+        trained = np.full(targets.shape[1], self.training_noise_std_)
+        if self.noise_std is not None or not len(x):
+            return trained
+        found = best_noise_std(self._mixture(x), targets)
+        return found if len(x) >= _ENOUGH_ROWS else np.maximum(found, trained)
 
     def _train(
         self,
@@ -254,31 +268,36 @@ class EnsembleRegressor(_Regressor):
             progress=bool(self.verbose),
         )
 
-    def _calibrated(
-        self, ensemble: Ensemble, x: NDArray[Any], targets: NDArray[Any], held_out: NDArray[Any]
-    ) -> Ensemble:
-        """The ensemble with the noise that its predictions of held-out rows need."""
-        predicted = ensemble.predict(x[held_out])
-        noise_std = best_noise_std(predicted, targets[held_out] * self.target_scale_)
-        return replace(ensemble, learner=replace(ensemble.learner, noise_std=noise_std))
-
     def fitted_network(self) -> Network:
         return self.ensemble_.learner.net
 
-    def _predict_standardised(self, x: NDArray[Any]) -> Mixture:
+    def _mixture(self, x: NDArray[Any]) -> Mixture:
+        """The members' normals, standardised; with the noise of training unless it is learned."""
         return self.ensemble_.predict(x).rescaled(1 / self.target_scale_, 0.0)
+
+    def _predictive_mixture(self, x: NDArray[Any]) -> Mixture:
+        mixture = self._mixture(x)
+        if self.noise_std_ is None:
+            return mixture
+        return replace(mixture, noise_vars=(self.noise_std_ / self.y_scaler_.std) ** 2)
+
+    def _predict_standardised(self, x: NDArray[Any]) -> Normal:
+        return self._predictive_mixture(x).moment_matched()
 
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
         return self.ensemble_.outputs(x).astype(np.float64).mean(axis=0) / self.target_scale_
 
     def _function_covariance(self, x: NDArray[Any]) -> NDArray[Any]:
-        means = self._predict_standardised(x).means
+        means = self._mixture(x).means
         centred = means - means.mean(axis=0)
         return np.einsum("knc,kmc->nmc", centred, centred) / len(means)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> NDArray[Any]:
         """Observations, (n, n_samples) or (n, targets, n_samples); each follows one member."""
-        return _sample_y(self.predict_dist(X).sample, n_samples, random_state)
+        standardised = self._predictive_mixture(self._inputs(X))
+        mixture = standardised.rescaled(self.y_scaler_.std, self.y_scaler_.mean)
+        mixture = mixture.first_output() if self.one_target_ else mixture
+        return _sample_y(mixture.sample, n_samples, random_state)
 
 
 class GPRegressor(_Regressor):
