@@ -21,3 +21,18 @@ def _names_for_doctests(doctest_namespace):
     import ntkgp
 
     doctest_namespace.update(jax=jax, jnp=jnp, np=np, ntkgp=ntkgp)
+
+
+@pytest.fixture(scope="module")
+def _compile_quickly():
+    """For tests of many small programs that run once each: less optimisation halves their time."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def pytest_collection_modifyitems(items):
+    """The guide's examples are such tests."""
+    for item in items:
+        if item.path.suffix == ".md":
+            item.add_marker(pytest.mark.usefixtures("_compile_quickly"))

@@ -1,6 +1,5 @@
 """The scikit-learn face: its contract, units, distributions, and the paper's classification."""
 
-import jax
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -31,12 +30,7 @@ REGRESSORS = [
 CLASSIFIERS = [GPClassifier(random_state=0), EnsembleClassifier(**SMALL)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _compile_quickly():
-    """Hundreds of small programs run once each: less optimisation halves the time."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("_compile_quickly")
 
 
 @pytest.fixture(scope="module", params=REGRESSORS, ids=lambda m: type(m).__name__)
@@ -51,6 +45,8 @@ def classifier(request):
 
 @pytest.mark.parametrize("model", REGRESSORS + CLASSIFIERS, ids=lambda m: type(m).__name__)
 def test_scikit_learn_s_own_checks_pass(model):
+    if hasattr(model, "batch_size"):  # smaller programs: one member, one layer, the full batch
+        model = clone(model).set_params(members=1, depth=1, batch_size=1000, min_steps=300)
     results = check_estimator(clone(model), on_skip=None, on_fail=None)
     failed = [r for r in results if r["status"] not in ("passed", "skipped")]
     assert not failed, "\n".join(f"{r['check_name']}: {r['exception']!r}" for r in failed)

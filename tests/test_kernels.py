@@ -10,6 +10,8 @@ from helpers import architectures, dense_jacobian, flat, inputs_for
 from ntkgp import kernels as kernel_module
 from ntkgp.networks import scale
 
+pytestmark = pytest.mark.usefixtures("_compile_quickly")
+
 ARCHITECTURES = architectures(8)
 
 

@@ -162,6 +162,7 @@ def test_convergence_is_told():
     assert not cut.converged.any()
 
 
+@pytest.mark.slow
 def test_optimisers_with_a_line_search_work():
     trainer = Descent(optax.lbfgs(), epochs=5)
     ensemble = fit(ntkgp.mlp(1, width=16), X, Y, members=1, noise_std=NOISE, trainer=trainer)
