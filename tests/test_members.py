@@ -20,7 +20,7 @@ from ntkgp.member import Baselearner, member_keys
 from ntkgp.methods import PriorNetwork, Tangent
 from ntkgp.networks import scale, squared_norm
 
-WIDTH, DRAWS = 128, 1000
+WIDTH, DRAWS = 128, 1500
 
 
 def untrained(net, method, x, n=DRAWS, *, second_is_first=False):
