@@ -121,7 +121,7 @@ TABLES = {
         normal(n, d), columns=["a", 1, "c"][:d]
     ),
     "polars": lambda n, d: pl.DataFrame(normal(n, d), schema=list("abc")[:d], orient="row"),
-    "polars, mixed": lambda n, d: pl.from_pandas(mixed_frame(n, d)),
+    "polars, mixed": lambda n, d: pl.DataFrame(mixed_frame(n, d).to_dict("list")),
     "polars, null": lambda n, d: pl.DataFrame({"a": [None, *range(n - 1)]}),
     "a JAX array": lambda n, d: jax.numpy.asarray(normal(n, d)),
     **{

@@ -17,6 +17,7 @@ from helpers import (
     assert_not_covariance,
     draws,
     inputs_for,
+    some_slow,
 )
 from ntkgp import LayeredNetwork
 from ntkgp.layers import (
@@ -203,7 +204,7 @@ def test_the_readout_is_what_the_network_says():
     assert last[-2:] == [True, True]
 
 
-@pytest.mark.parametrize("depth", [5, 7, 10])
+@pytest.mark.parametrize("depth", some_slow([5, 7, 10], fast=[5]))
 def test_myrtle_has_its_depth_and_a_kernel(depth):
     net = ntkgp.myrtle((8, 8, 3), 10, depth=depth, channels=4)
     weights = [leaf for leaf in jax.tree.leaves(net.init(jax.random.key(0))) if leaf.ndim > 1]
