@@ -20,6 +20,7 @@ from helpers import (
     some_slow,
 )
 from ntkgp import LayeredNetwork
+from ntkgp.kernels import precision
 from ntkgp.layers import (
     AvgPool,
     Conv,
@@ -32,6 +33,7 @@ from ntkgp.layers import (
     Residual,
     Serial,
 )
+from ntkgp.layers.arcs import arcsin
 from ntkgp.layers.windows import pair_window_sum, window_sum
 
 PAIRS = [(1.0, 1.0, 0.3), (0.5, 2.0, -0.8), (3.0, 0.2, 0.1), (2.0, 2.0, 2.0), (1.3, 1.3, -1.3)]
@@ -301,3 +303,20 @@ def test_both_parameterisations_draw_the_same_function():
     nets = [partial(ntkgp.mlp, 1, width=32)(parameterization=p) for p in ("ntk", "standard")]
     first, second = (net.apply(net.init(jax.random.key(3)), x) for net in nets)
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 3e-7), (np.float64, 6e-16)])
+def test_arcsin_is_within_its_stated_error(dtype, limit):
+    """Against NumPy's, computed with more digits where the machine has them."""
+    near_one = 1 - np.logspace(-16, -1, 2000)
+    c = np.concatenate([np.linspace(-1, 1, 100_001), near_one, -near_one, np.logspace(-30, -1, 99)])
+    c = c.astype(dtype)
+    with precision(dtype):
+        found = np.asarray(jax.jit(arcsin)(c))
+        slope = np.asarray(jax.vmap(jax.grad(arcsin))(c[1:100:7]))
+    assert found.dtype == dtype
+    expected = np.arcsin(c.astype(np.longdouble))
+    assert np.max(np.abs(found - expected)) < limit
+    # The error stays in proportion near zero, where a kernel of far points lives.
+    assert np.max(np.abs(found / np.where(c, expected, 1) - (c != 0))) < 2 * limit
+    np.testing.assert_allclose(slope, 1 / np.sqrt(1 - c[1:100:7].astype(float) ** 2), rtol=1e-3)

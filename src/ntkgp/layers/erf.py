@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ntkgp.layers.activation import Activation
+from ntkgp.layers.arcs import arcsin
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Erf(Activation):
 
     def dual(self, cov: Array, var1: Array, var2: Array) -> Array:
         ratio = 2 * cov / jnp.sqrt((1 + 2 * var1) * (1 + 2 * var2))
-        return 2 / jnp.pi * jnp.arcsin(jnp.clip(ratio, -1, 1))
+        return 2 / jnp.pi * arcsin(jnp.clip(ratio, -1, 1))
 
     def dual_derivative(self, cov: Array, var1: Array, var2: Array) -> Array:
         determinant = jnp.maximum(var1 * var2 - cov**2, 0)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ntkgp.layers.activation import Activation
+from ntkgp.layers.arcs import arcsin
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,6 @@ class Gelu(Activation):
 def _parts(cov: Array, var1: Array, var2: Array) -> tuple[Array, Array, Array]:
     """E[Φ(u)Φ(v)], D, and 1/(1 + v1) + 1/(1 + v2)."""
     product = (1 + var1) * (1 + var2)
-    quadrant = 0.25 + jnp.arcsin(jnp.clip(cov / jnp.sqrt(product), -1, 1)) / (2 * jnp.pi)
+    quadrant = 0.25 + arcsin(jnp.clip(cov / jnp.sqrt(product), -1, 1)) / (2 * jnp.pi)
     determinant = 1 + var1 + var2 + jnp.maximum(var1 * var2 - cov**2, 0)  # (1+v1)(1+v2) - cov²
     return quadrant, jnp.sqrt(determinant), 1 / (1 + var1) + 1 / (1 + var2)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ntkgp.layers.activation import Activation
+from ntkgp.layers.arcs import arcsin
 
 
 class PiecewiseLinear(Activation):
@@ -28,17 +29,22 @@ class PiecewiseLinear(Activation):
     def dual(self, cov: Array, var1: Array, var2: Array) -> Array:
         s, scale = self.negative_slope, jnp.sqrt(var1 * var2)
         cos = _cosine(cov, scale)
-        arc_cosine_1 = jnp.sqrt(1 - cos**2) + (jnp.pi - jnp.arccos(cos)) * cos
+        arc_cosine_1 = jnp.sqrt((1 - cos) * (1 + cos)) + _supplement(cos) * cos
         return (1 - s) ** 2 / (2 * jnp.pi) * scale * arc_cosine_1 + s * cov
 
     def dual_derivative(self, cov: Array, var1: Array, var2: Array) -> Array:
         s, scale = self.negative_slope, jnp.sqrt(var1 * var2)
-        return (1 - s) ** 2 / (2 * jnp.pi) * (jnp.pi - jnp.arccos(_cosine(cov, scale))) + s
+        return (1 - s) ** 2 / (2 * jnp.pi) * _supplement(_cosine(cov, scale)) + s
 
 
 def _cosine(cov: Array, scale: Array) -> Array:
     """cov / scale within [-1, 1]; 1 where one point is the origin, whose kernel is 0 in any case."""
     return jnp.where(scale > 0, jnp.clip(cov / jnp.where(scale > 0, scale, 1), -1, 1), 1)
+
+
+def _supplement(cos: Array) -> Array:
+    """π - θ, which is π/2 + arcsin(cos θ)."""
+    return jnp.pi / 2 + arcsin(cos)
 
 
 @dataclass(frozen=True)
