@@ -492,8 +492,8 @@ CRAFTED = {
     "method overwritten": (lambda body: fitted_part(body).update(predict=1), "'predict'"),
     "class overwritten": (lambda body: fitted_part(body).update(__class__="x"), "'__class__'"),
     "part of the posterior missing": (
-        lambda body: posterior(body).pop("_factor"),
-        "cannot be read.*_factor",
+        lambda body: posterior(body).pop("_inverse"),
+        "cannot be read.*_inverse",
     ),
     "method of the posterior overwritten": (
         lambda body: posterior(body).update(predict=1),

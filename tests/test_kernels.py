@@ -73,7 +73,7 @@ def test_no_block_is_larger_than_its_budget(monkeypatch):
 def test_compiled_memory_is_within_the_budget(name, dtype):
     """XLA's own count of the temporary memory of one block."""
     net = {**ARCHITECTURES, "myrtle": ntkgp.myrtle((8, 8, 3), depth=5, channels=2)}[name]
-    side = kernel_module._block_side(net, dtype, 2**24, 10**6)
+    side = kernel_module.block_side(net, dtype, 10**6, 2**24)
     with kernel_module.precision(dtype):
         x = jax.ShapeDtypeStruct((side, *net.input_shape), dtype)
         compiled = kernel_module._block.lower(net, x, x, ("nngp", "ntk"), "prior").compile()

@@ -14,8 +14,9 @@ import ntkgp
 
 SOURCE = Path(ntkgp.__file__).parent
 ORDER = [
-    "typing", "data", "metrics", "linalg", "search", "distributions", "layers", "networks", "adapters",
-    "kernels", "posterior", "evidence", "methods", "noise", "member", "training", "ensemble",
+    "typing", "progress", "memory", "data", "metrics", "linalg", "panels", "search", "distributions",
+    "layers", "networks", "adapters", "kernels", "empirical", "training_kernel", "solvers", "posterior",
+    "evidence", "methods", "noise", "member", "training", "ensemble",
     "calibration", "serialization", "estimators", "experiments", "report", "cli",
 ]  # fmt: skip
 APART = {

@@ -1,19 +1,18 @@
-"""Kernel matrices: the NNGP and NTK of infinite networks in blocks, the empirical NTK of finite ones."""
+"""Kernel matrices: the NNGP and NTK of infinite networks, in blocks of bounded memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from math import prod
+from math import ceil, prod
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ntkgp.networks import LayeredNetwork
-from ntkgp.typing import Metric, Params, Shape
+from ntkgp.typing import Metric, Shape
 
 BLOCK_BYTES = 256 * 2**20
 """Working memory of one block, beyond inputs and result, as estimated from its largest covariance."""
@@ -42,7 +41,7 @@ def nngp(
     net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
 ) -> NDArray[Any]:
     """𝒦(x1, x2), the covariance of f(·, θ₀) at infinite width; options as in `ntk`."""
-    return _evaluate(net, x1, x2, ("nngp",), **options)[0]
+    return kernel_matrix(net, "nngp", x1, x2, **options)
 
 
 def ntk(
@@ -75,7 +74,14 @@ def ntk(
     >>> np.allclose(np.diag(theta), ntk(net, x, diagonal=True))
     True
     """
-    return _evaluate(net, x1, x2, ("ntk",), **options)[0]
+    return kernel_matrix(net, "ntk", x1, x2, **options)
+
+
+def kernel_matrix(
+    net: LayeredNetwork, which: Which, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> NDArray[Any]:
+    """𝒦 or Θ by its name; arguments otherwise as in `ntk`."""
+    return _evaluate(net, x1, x2, (which,), **options)[0]
 
 
 def _evaluate(
@@ -112,11 +118,25 @@ def _rectangular(
     block_bytes: int,
 ) -> list[NDArray[Any]]:
     out = [np.empty((len(x1), len(x2)), x1.dtype) for _ in which]
-    side = _block_side(net, x1.dtype, block_bytes, max(len(x1), len(x2)))
-    for rows, x_rows in _blocks(x1, side):
-        for columns, x_columns in _blocks(x2, side):
-            _fill(out, rows, columns, _block(net, x_rows, x_columns, which, metric))
+    sides = [block_side(net, x1.dtype, len(x), block_bytes) for x in (x1, x2)]
+    fill_rectangle(out, net, x1, x2, which, metric, *sides)
     return out
+
+
+def fill_rectangle(
+    out: list[NDArray[Any]],
+    net: LayeredNetwork,
+    x1: NDArray[Any],
+    x2: NDArray[Any],
+    which: tuple[Which, ...],
+    metric: Metric,
+    side1: int,
+    side2: int,
+) -> None:
+    """Write the kernels between x1 and x2 into arrays that are there already, block by block."""
+    for rows, x_rows in blocks(x1, side1):
+        for columns, x_columns in blocks(x2, side2):
+            _fill(out, rows, columns, _block(net, x_rows, x_columns, which, metric))
 
 
 def _symmetric(
@@ -127,9 +147,9 @@ def _symmetric(
     block_bytes: int,
 ) -> list[NDArray[Any]]:
     out = [np.empty((len(x), len(x)), x.dtype) for _ in which]
-    side = _block_side(net, x.dtype, block_bytes, len(x))
-    for rows, x_rows in _blocks(x, side):
-        for columns, x_columns in _blocks(x, side, first=rows.start):
+    side = block_side(net, x.dtype, len(x), block_bytes)
+    for rows, x_rows in blocks(x, side):
+        for columns, x_columns in blocks(x, side, first=rows.start):
             _fill(out, rows, columns, _block(net, x_rows, x_columns, which, metric))
     slices = [slice(start, start + side) for start in range(0, len(x), side)]
     for matrix, diagonal in zip(out, _diagonal(net, x, which, metric, block_bytes), strict=True):
@@ -151,7 +171,7 @@ def _diagonal(
     net: LayeredNetwork, x: NDArray[Any], which: tuple[Which, ...], metric: Metric, block_bytes: int
 ) -> list[NDArray[Any]]:
     out = [np.empty(len(x), x.dtype) for _ in which]
-    for rows, x_rows in _blocks(x, _diagonal_rows(net, x.dtype, block_bytes, len(x))):
+    for rows, x_rows in blocks(x, _diagonal_rows(net, x.dtype, block_bytes, len(x))):
         values = KernelMatrices(*_diagonal_block(net, x_rows, metric))
         for vector, name in zip(out, which, strict=True):
             part = np.asarray(getattr(values, name))[: rows.stop - rows.start]
@@ -187,13 +207,19 @@ def _check_finite(values: NDArray[Any]) -> None:
         )
 
 
-def _block_side(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, longest: int) -> int:
-    """Rows and columns of a block, at least one, for which half of block_bytes holds the
-    covariances and half the inputs of both sides."""
+def block_side(
+    net: LayeredNetwork, dtype: DTypeLike, n: int, block_bytes: int = BLOCK_BYTES
+) -> int:
+    """Rows of one of the equal blocks into which n inputs are cut.
+
+    Half of block_bytes holds the covariances of two blocks, half the inputs of both; where one
+    row is too much for that, it is one row.
+    """
     item = np.dtype(dtype).itemsize
     by_covariances = (block_bytes / 2 / (_BUFFERS * net.entries_per_pair() * item)) ** 0.5
     by_inputs = block_bytes / 4 / (prod(net.input_shape) * item)
-    return max(1, min(longest, int(by_covariances), int(by_inputs)))
+    n_blocks = ceil(n / max(1, int(min(by_covariances, by_inputs))))
+    return ceil(n / n_blocks)
 
 
 def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, longest: int) -> int:
@@ -202,7 +228,7 @@ def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, long
     return max(1, min(longest, block_bytes // (entries * np.dtype(dtype).itemsize)))
 
 
-def _blocks(x: NDArray[Any], side: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
+def blocks(x: NDArray[Any], side: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Slices of x of one length, so that one compiled program serves all: the last is padded."""
     for start in range(first, len(x), side):
         rows = slice(start, min(start + side, len(x)))
@@ -240,90 +266,3 @@ def check_inputs(
     if np.abs(array).max() > np.finfo(kind).max:
         raise ValueError(f"{name} has entries too large for {kind}. Standardise the data.")
     return array.astype(kind, copy=False)
-
-
-def empirical_ntk(
-    f: Callable[[Params, Array], Array],
-    params: Params,
-    x1: Array,
-    x2: Array | None = None,
-    *,
-    weights: Params | None = None,
-    jacobian_bytes: int = BLOCK_BYTES,
-) -> Array:
-    """Θ̂(x1, x2) = ⟨∇f(x1, θ), ∇f(x2, θ)⟩ of any function of parameters (Eq. 2).
-
-    Rows of the Jacobian are computed in blocks, so that those alive at once stay within
-    `jacobian_bytes`, however many inputs and outputs there are.
-
-    Args:
-        f: f(params, x) of shape (n, c) for a batch x of n inputs.
-        params: θ.
-        x1, x2: batches; x1 again when x2 is left out.
-        weights: one number for each leaf of params, by which its part of the inner product is
-            weighted: `net.prior_var()` for J Λ Jᵀ; that with zeros for the readout's leaves, which
-            is `scale(net, net.prior_var(), body=1, head=0)`, for Θ̂^{≤L}; 1 for all when left out.
-        jacobian_bytes: the budget; four rows must fit.
-
-    Returns:
-        (n1·c, n2·c), inputs first, outputs within.
-
-    >>> net = ntkgp.mlp(1, width=32)
-    >>> theta, x = net.init(jax.random.key(0)), jnp.linspace(-1, 1, 4)[:, None]
-    >>> empirical_ntk(net.apply, theta, x, weights=net.prior_var()).shape
-    (4, 4)
-    """
-    if weights is None:
-        weights = jax.tree.map(lambda _: 1.0, params)
-    n_outputs = jax.eval_shape(f, params, x1[:1]).shape[1]
-    row_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
-    side = int(jacobian_bytes // (4 * row_bytes))  # two blocks, and as much to compute one
-    if side < 1:
-        raise ValueError(
-            f"jacobian_bytes must hold four rows of the Jacobian, {4 * row_bytes:,} bytes for these "
-            f"parameters; got {jacobian_bytes:,}."
-        )
-
-    def row_blocks(x: Array, first: int = 0) -> Iterator[Params]:
-        for start in range(first, len(x) * n_outputs, side):
-            index = np.arange(start, min(start + side, len(x) * n_outputs))
-            yield _jacobian_rows(f, params, x[index // n_outputs], index % n_outputs)
-
-    columns = x1 if x2 is None else x2
-    result = np.empty((len(x1) * n_outputs, len(columns) * n_outputs), _dtype(params))
-    for i, j1 in enumerate(row_blocks(x1)):
-        first = i if x2 is None else 0  # symmetric: only from the diagonal on
-        for j, j2 in enumerate(row_blocks(columns, first * side), start=first):
-            block = np.asarray(_weighted_product(j1, j2, weights))
-            result[i * side : (i + 1) * side, j * side : (j + 1) * side] = block
-            if x2 is None:
-                result[j * side : (j + 1) * side, i * side : (i + 1) * side] = block.T
-    return jnp.asarray(result)
-
-
-def _dtype(params: Params) -> Any:
-    return jnp.result_type(*jax.tree.leaves(params))
-
-
-@partial(jax.jit, static_argnums=0)
-def _jacobian_rows(
-    f: Callable[[Params, Array], Array], params: Params, x: Array, output: Array
-) -> Params:
-    """∇_θ f_c(x, θ) for each pair of an input and an output index c, as a stacked pytree."""
-
-    def row(point: Array, c: Array) -> Params:
-        return jax.grad(lambda p: f(p, point[None])[0, c])(params)
-
-    return jax.vmap(row)(x, output)
-
-
-@jax.jit
-def _weighted_product(j1: Params, j2: Params, weights: Params) -> Array:
-    """Σ over leaves of weight · J1 J2ᵀ."""
-    products = jax.tree.map(
-        lambda a, b, weight: weight * (a.reshape(len(a), -1) @ b.reshape(len(b), -1).T),
-        j1,
-        j2,
-        weights,
-    )
-    return jax.tree.reduce(jnp.add, products)

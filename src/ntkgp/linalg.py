@@ -13,50 +13,6 @@ class NotPositiveDefinite(np.linalg.LinAlgError):
     """A covariance matrix could not be factorised."""
 
 
-def cholesky(matrix: Matrix, what: str) -> Matrix:
-    """The lower factor L of matrix = L Lᵀ, or NotPositiveDefinite. `what` names it in the message."""
-    if not np.isfinite(matrix).all():
-        raise NotPositiveDefinite(
-            f"{what} has NaN or infinite entries: its inputs are too large, or a kernel overflowed. "
-            "Standardise the inputs."
-        )
-    try:
-        factor = linalg.cholesky(matrix, lower=True, check_finite=False)
-    except linalg.LinAlgError:
-        raise NotPositiveDefinite(_diagnosis(matrix, what)) from None
-    pivots = np.diag(factor) ** 2
-    if pivots.min() < len(matrix) * np.finfo(matrix.dtype).eps * np.diag(matrix).max():
-        raise NotPositiveDefinite(_diagnosis(matrix, what))  # it passed by the luck of rounding
-    return factor
-
-
-def _diagnosis(matrix: Matrix, what: str) -> str:
-    smallest = float(linalg.eigvalsh(matrix, subset_by_index=(0, 0))[0])
-    scale = float(np.mean(np.diag(matrix)))
-    enough = max(-2 * smallest, 1e-10 * scale)  # beyond rounding, which is 1e-16 · n · scale
-    return (
-        f"{what} ({len(matrix)}x{len(matrix)}) is not positive definite in {matrix.dtype}: its "
-        f"smallest eigenvalue is {smallest:.2g}, its mean diagonal {scale:.2g}. Inputs that coincide "
-        "or nearly so do this where there is no noise: give a positive noise_std, remove "
-        f"duplicated inputs, or add jitter={enough:.1g} or more."
-    )
-
-
-def solve_lower(factor: Matrix, right: Matrix) -> Matrix:
-    """L⁻¹ B."""
-    return linalg.solve_triangular(factor, right, lower=True, check_finite=False)
-
-
-def solve_upper(factor: Matrix, right: Matrix) -> Matrix:
-    """L⁻ᵀ B."""
-    return linalg.solve_triangular(factor, right, lower=True, trans="T", check_finite=False)
-
-
-def solve(factor: Matrix, right: Matrix) -> Matrix:
-    """(L Lᵀ)⁻¹ B."""
-    return linalg.cho_solve((factor, True), right, check_finite=False)
-
-
 def sample_gaussian(
     cov: Matrix, n_samples: int, n_outputs: int, rng: np.random.Generator
 ) -> Matrix:

@@ -8,10 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from ntkgp import linalg
 from ntkgp.distributions import Normal
-from ntkgp.kernels import Which, check_inputs, kernel_matrices, nngp, ntk
+from ntkgp.kernels import Which, check_inputs, kernel_matrices, kernel_matrix
 from ntkgp.networks import LayeredNetwork
+from ntkgp.panels import Panels, n_entries
+from ntkgp.progress import progress_bar
+from ntkgp.solvers import Cholesky, Solver, check_memory
+from ntkgp.training_kernel import TrainingKernel
 
-_MATRIX = {"nngp": nngp, "ntk": ntk}
+_HELD_ROWS = 10_000  # up to which a law's second kernel matrix is kept, not computed again
+_TEST_BYTES = 2**30  # of the kernels between training inputs and one batch of test inputs
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ class Posterior:
 
         μ = A y,    Σ = k_tt - (A k_dt + h.c.) + A (k_dd + σ²I) Aᵀ,
 
-    which is k_tt - A k_dt where T = k. All in float64. Outputs are independent and share one
-    factorisation.
+    which is k_tt - A k_dt where T = k. Outputs are independent and share one inverse, found by a
+    `solver`. Whether it fits into memory is known before anything is computed.
 
     Args:
         net: a network made of layers.
@@ -65,6 +70,9 @@ class Posterior:
         noise_std: σ, in the units of y. For "deep-ensemble" it is not part of the law, which
             interpolates; there it only enters as observation noise in what `predict` returns.
         jitter: added to the diagonal of T_dd only, to make a noise-free law computable.
+        solver: `Cholesky()`, exact; `Refined()` for half the memory; `ConjugateGradients()` for
+            more training inputs than memory holds the matrix of.
+        progress: show a progress bar.
 
     >>> x = np.linspace(-1, 1, 5)[:, None]
     >>> law = Posterior(ntkgp.mlp(1), x, np.sin(x), law="ntkgp", noise_std=0.1)
@@ -81,6 +89,8 @@ class Posterior:
         law: str = "ntkgp",
         noise_std: float = 0.1,
         jitter: float = 0.0,
+        solver: Solver = Cholesky(),
+        progress: bool = False,
     ) -> None:
         if not 0 <= noise_std < float("inf") or not 0 <= jitter < float("inf"):
             raise ValueError(
@@ -92,17 +102,16 @@ class Posterior:
         self.x = check_inputs("x", x, net.input_shape, np.float64)
         self.y = _check_targets(y, len(self.x))
         self.target_var = noise_std**2 if self.law.noisy else 0.0
-        if self.law.is_posterior:
-            trained = _MATRIX[self.law.trained](net, self.x)
-            self._prior_dd = None  # equal to the trained kernel, and not needed then
-        else:
-            both = kernel_matrices(net, self.x)
-            trained, self._prior_dd = getattr(both, self.law.trained), getattr(both, self.law.prior)
-        trained[np.diag_indices_from(trained)] += self.target_var + jitter
-        self._factor = linalg.cholesky(
-            trained, f"the {self.law.trained} matrix of the training inputs"
-        )
-        self._weights = linalg.solve(self._factor, self.y)
+        n, held = len(self.x), len(self.x) <= _HELD_ROWS and not self.law.is_posterior
+        for_predictions = min(_TEST_BYTES, 4 * 8 * n**2)
+        check_memory(solver, n, 2 * self.x.nbytes + for_predictions + held * 8 * n_entries(n))
+        trained = TrainingKernel(net, self.x, self.law.trained, self.target_var + jitter)
+        self._inverse = solver(trained, progress)
+        self._prior: TrainingKernel | Panels | None = None  # where it is the trained kernel itself
+        if not self.law.is_posterior:
+            prior = TrainingKernel(net, self.x, self.law.prior, self.target_var)
+            self._prior = _held(prior) if held else prior
+        self._weights = self._inverse.solve(self.y)
 
     def state(self) -> dict[str, Any]:
         """All that it holds, the factorisation included, for `from_state`."""
@@ -118,21 +127,32 @@ class Posterior:
 
     def mean(self, x: ArrayLike) -> NDArray[Any]:
         """μ(x), (n, c): the cost of the kernel between x and the training inputs, and no more."""
-        return _MATRIX[self.law.trained](self.net, self._inputs(x), self.x) @ self._weights
-
-    def predict(self, x: ArrayLike) -> Normal:
-        """Mean and marginal variance at each x; no array of size x by x is made."""
         inputs = self._inputs(x)
-        mean, half, cross = self._blocks(inputs)
-        prior = _MATRIX[self.law.prior](self.net, inputs, diagonal=True)
-        var = np.maximum(prior + self._correction(half, cross, diagonal=True), 0)
+        batches = self._batches(len(inputs))
+        means = [
+            kernel_matrix(self.net, self.law.trained, inputs[rows], self.x) @ self._weights
+            for rows in batches
+        ]
+        return np.concatenate(means)
+
+    def predict(self, x: ArrayLike, *, progress: bool = False) -> Normal:
+        """Mean and marginal variance at each x, in batches; no array of size x by x is made."""
+        inputs = self._inputs(x)
+        means, variances = [], []
+        with progress_bar(len(inputs), "predictions", progress) as bar:
+            for rows in self._batches(len(inputs)):
+                mean, correction = self._condition(inputs[rows], diagonal=True)
+                prior = kernel_matrix(self.net, self.law.prior, inputs[rows], diagonal=True)
+                means.append(mean)
+                variances.append(np.maximum(prior + correction, 0))
+                bar.update(len(mean))
+        mean, var = np.concatenate(means), np.concatenate(variances)
         return Normal(mean, np.broadcast_to(var[:, None], mean.shape), self.noise_std**2)
 
     def covariance(self, x: ArrayLike) -> NDArray[Any]:
         """Σ(x, x') of one output, (n, n): the function's, without observation noise."""
         inputs = self._inputs(x)
-        _, half, cross = self._blocks(inputs)
-        return _MATRIX[self.law.prior](self.net, inputs) + self._correction(half, cross)
+        return kernel_matrix(self.net, self.law.prior, inputs) + self._condition(inputs)[1]
 
     def sample(self, x: ArrayLike, n_samples: int, seed: int = 0) -> NDArray[Any]:
         """Functions drawn from the law, at x: (n_samples, n, c), without observation noise."""
@@ -150,36 +170,42 @@ class Posterior:
             )
         n, c = self.y.shape
         fit = np.sum(self.y * self._weights)
-        log_det = 2 * np.log(np.diag(self._factor)).sum()
+        log_det = self._inverse.log_det()
         return float(-0.5 * (fit + c * log_det + c * n * np.log(2 * np.pi)))
 
     def _inputs(self, x: ArrayLike) -> NDArray[Any]:
         return check_inputs("x", x, self.net.input_shape, np.float64)
 
-    def _blocks(self, inputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """μ, L⁻¹ T_dt and k_dt."""
-        if self.law.is_posterior:
-            trained_dt = prior_dt = _MATRIX[self.law.trained](self.net, self.x, inputs)
-        else:
-            both = kernel_matrices(self.net, self.x, inputs)
-            trained_dt, prior_dt = getattr(both, self.law.trained), getattr(both, self.law.prior)
-        mean = trained_dt.T @ self._weights
-        return mean, linalg.solve_lower(self._factor, trained_dt), prior_dt
+    def _batches(self, n: int) -> list[slice]:
+        """Rows of n test inputs whose kernels with the training inputs fit into _TEST_BYTES."""
+        at_once = max(1, _TEST_BYTES // (4 * 8 * len(self.x)))
+        return [slice(start, start + at_once) for start in range(0, n, at_once)]
 
-    def _correction(
-        self, half: NDArray[Any], prior_dt: NDArray[Any], diagonal: bool = False
-    ) -> NDArray[Any]:
-        """Σ - k_tt, whole or its diagonal only."""
+    def _condition(
+        self, inputs: NDArray[Any], diagonal: bool = False
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """μ, and Σ - k_tt, whole or its diagonal only."""
+        if self._prior is None:
+            trained_dt = kernel_matrix(self.net, self.law.trained, self.x, inputs)
+            return trained_dt.T @ self._weights, -self._inverse.quadratic(trained_dt, diagonal)
 
         def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
             return np.einsum("ni,ni->i", a, b) if diagonal else a.T @ b
 
-        if self._prior_dd is None:
-            return -product(half, half)
-        a_t = linalg.solve_upper(self._factor, half)  # Aᵀ = (T_dd + σ²I)⁻¹ T_dt
-        noisy_prior = self._prior_dd @ a_t + self.target_var * a_t
+        both = kernel_matrices(self.net, self.x, inputs)
+        trained_dt, prior_dt = getattr(both, self.law.trained), getattr(both, self.law.prior)
+        a_t = self._inverse.solve(trained_dt)  # Aᵀ = (T_dd + σ²I)⁻¹ T_dt
         mixed = product(a_t, prior_dt)
-        return product(a_t, noisy_prior) - mixed - mixed.T
+        correction = product(a_t, self._prior.times(a_t)) - mixed - mixed.T
+        return trained_dt.T @ self._weights, correction
+
+
+def _held(kernel: TrainingKernel) -> Panels:
+    """The matrix, computed once."""
+    panels = Panels.empty(len(kernel), np.float64)
+    for panel in panels:
+        kernel.fill(panel)
+    return panels
 
 
 def _check_targets(y: ArrayLike, n: int) -> NDArray[Any]:

@@ -16,7 +16,10 @@ from ntkgp.member import Baselearner, Member
 from ntkgp.methods import METHODS
 from ntkgp.networks import LayeredNetwork, Network
 from ntkgp.noise import ConstantNoise, LearnedNoise
+from ntkgp.panels import Panels
 from ntkgp.posterior import Posterior
+from ntkgp.solvers import CholeskyInverse, IterativeInverse, NystromInverse
+from ntkgp.training_kernel import TrainingKernel
 
 _NOISE = {kind.__name__: kind for kind in (ConstantNoise, LearnedNoise)}
 _LAYERS = {
@@ -41,8 +44,8 @@ _POSTERIOR = {
     "x",
     "y",
     "target_var",
-    "_prior_dd",
-    "_factor",
+    "_prior",
+    "_inverse",
     "_weights",
 }
 
@@ -112,10 +115,12 @@ def _named(what: str, name: Any, table: Mapping[str, Any]) -> Any:
 
 def _pack_array(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
     if array.dtype.kind in "fiub" and array.dtype.itemsize <= 8:
-        name = f"array_{len(arrays)}"
         # The layout in memory comes back too: sums in another order round otherwise.
         transposed = array.flags.f_contiguous and not array.flags.c_contiguous
-        arrays[name] = array.T if transposed else np.array(array, order="C")
+        stored = array.T if transposed else np.ascontiguousarray(array)
+        same = (name for name, kept in arrays.items() if kept is stored)
+        name = next(same, f"array_{len(arrays)}")  # what stands in two places is kept once
+        arrays[name] = stored
         return {"kind": "transposed" if transposed else "array", "of": name}
     if array.dtype.kind in "UO" and all(isinstance(item, str) for item in array.ravel()):
         of = {"values": array.tolist(), "dtype": array.dtype.str}
@@ -219,10 +224,24 @@ def _posterior_from_plain(plain: dict[str, Any], _: Network | None) -> Posterior
     return Posterior.from_state(plain)
 
 
+def _dataclass_kind(kind: Any) -> _Kind:
+    """A dataclass by its fields."""
+
+    def to_plain(value: Any) -> dict[str, Any]:
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+    return _Kind(kind, to_plain, lambda plain, _: kind(**plain))
+
+
 _KINDS = {
     "layer": _Kind(layers.Layer, _layer_to_plain, _layer_from_plain),
     "network": _Kind(LayeredNetwork, _network_to_plain, lambda plain, _: LayeredNetwork(**plain)),
     "learner": _Kind(Baselearner, _learner_to_plain, _learner_from_plain),
     "ensemble": _Kind(Ensemble, _ensemble_to_plain, _ensemble_from_plain),
     "posterior": _Kind(Posterior, Posterior.state, _posterior_from_plain),
+    "panels": _dataclass_kind(Panels),
+    "training kernel": _dataclass_kind(TrainingKernel),
+    "cholesky inverse": _dataclass_kind(CholeskyInverse),
+    "nystrom inverse": _dataclass_kind(NystromInverse),
+    "iterative inverse": _dataclass_kind(IterativeInverse),
 }

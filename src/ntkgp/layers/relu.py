@@ -38,8 +38,13 @@ class PiecewiseLinear(Activation):
 
 
 def _cosine(cov: Array, scale: Array) -> Array:
-    """cov / scale within [-1, 1]; 1 where one point is the origin, whose kernel is 0 in any case."""
-    return jnp.where(scale > 0, jnp.clip(cov / jnp.where(scale > 0, scale, 1), -1, 1), 1)
+    """cov / scale within [-1, 1]; 1 where rounding cannot tell it from 1.
+
+    Equal points must have the angle 0, not √eps. So must the origin, whose kernel is 0 in any case.
+    """
+    cos = jnp.maximum(cov / jnp.where(scale > 0, scale, 1), -1)
+    equal = cos > 1 - 4 * jnp.finfo(cos.dtype).eps
+    return jnp.where(equal | (scale <= 0), 1, cos)
 
 
 def _supplement(cos: Array) -> Array:

@@ -99,14 +99,6 @@ def check_positive(trainer: object, *names: str) -> None:
             )
 
 
-def progress_bar(total: int, description: str, shown: bool) -> Any:
-    """A tqdm bar on standard error, where that is a terminal."""
-    from tqdm.auto import tqdm
-
-    # None: shown on a terminal, silent in a log file.
-    return tqdm(total=total, desc=description, disable=None if shown else True, leave=False)
-
-
 def typical(losses: NDArray[Any]) -> str:
     """The median of the finite ones, for a progress bar."""
     finite = losses[np.isfinite(losses)]

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from ntkgp.member import Baselearner, Member, TrainingSet
+from ntkgp.progress import progress_bar
 from ntkgp.training.common import (
     Data,
     Draw,
@@ -17,7 +18,6 @@ from ntkgp.training.common import (
     Trained,
     check_positive,
     over_members,
-    progress_bar,
     typical,
 )
 from ntkgp.typing import Params

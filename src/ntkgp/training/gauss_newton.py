@@ -12,6 +12,7 @@ from jax import Array
 from ntkgp.member import Baselearner
 from ntkgp.networks import squared_norm
 from ntkgp.noise import ConstantNoise
+from ntkgp.progress import progress_bar
 from ntkgp.training.common import (
     Data,
     Draw,
@@ -19,7 +20,6 @@ from ntkgp.training.common import (
     Trained,
     check_positive,
     over_members,
-    progress_bar,
     typical,
 )
 from ntkgp.typing import Params

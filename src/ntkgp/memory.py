@@ -1,0 +1,53 @@
+"""Memory is forecast before it is allocated."""
+
+import os
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+class NotEnoughMemory(MemoryError):
+    """What was asked for does not fit, known before anything was allocated."""
+
+
+def require(needed: int, what: str, instead: str) -> None:
+    """Go on if `needed` bytes are free, else raise `NotEnoughMemory` with the alternatives."""
+    free = available_bytes()
+    if free is not None and needed > free:
+        raise NotEnoughMemory(f"{what} needs {gib(needed)}, and {gib(free)} are free. {instead}")
+
+
+def available_bytes() -> int | None:
+    """Memory that can be had without swapping, within the limits of a container; None if unknown."""
+    known = [value for value in (_of_the_machine(), _of_the_container()) if value is not None]
+    return min(known, default=None)
+
+
+def gib(n_bytes: int) -> str:
+    """A number of bytes for people.
+
+    >>> gib(3 * 2**30)
+    '3.0 GiB'
+    """
+    return f"{n_bytes / 2**30:.1f} GiB"
+
+
+def _of_the_machine() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        fields = dict(line.split(":") for line in lines)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _of_the_container() -> int | None:
+    try:
+        limit, used = ((_CGROUP / f"memory.{name}").read_text() for name in ("max", "current"))
+        return int(limit) - int(used)
+    except (OSError, ValueError):  # no container, or one without a limit, which reads "max"
+        return None
