@@ -22,8 +22,8 @@ import optax
 
 from ntkgp import METHODS, GaussNewton, fit
 from ntkgp.experiments import results, toy
-from ntkgp.member import Baselearner
-from ntkgp.training.common import Data, draw_members
+from ntkgp.member import Baselearner, TrainingSet
+from ntkgp.training.common import Data, draw_members, offsets
 
 CONFIG = replace(toy.PRESETS["paper"], ensembles=1)
 
@@ -35,7 +35,8 @@ def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) 
     shared = Data(jnp.float32(x), jnp.float32(y))
     draws = draw_members(learner, 0, [0], shared)
     draw = jax.tree.map(lambda leaf: leaf[0], draws)
-    data = draw.data(shared)
+    delta = offsets(learner, draws.member, shared.x)
+    data = TrainingSet(*shared, draw.epsilon, None if delta is None else delta[0])
     optimizer = optax.sgd(CONFIG.learning_rate)
 
     @jax.jit

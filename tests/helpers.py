@@ -24,6 +24,7 @@ from ntkgp.layers import (
     Residual,
     Sin,
 )
+from ntkgp.member import TrainingSet
 
 ACTIVATIONS = [Relu(), LeakyRelu(0.1), Abs(), Erf(), Gelu(), Sin()]
 
@@ -143,3 +144,9 @@ def _names(path):
 def some_slow(values, fast):
     """Parameters of a test of which `make test` runs these, and `make test-slow` the rest."""
     return [pytest.param(v, marks=() if v in fast else pytest.mark.slow) for v in values]
+
+
+def training_set(learner, keys, member, x, y):
+    """One member's view of the data, as every trainer makes it."""
+    delta = None if learner.method.offset is None else learner.offset(member, x)
+    return TrainingSet(x, y, learner.target_noise(keys.noise, y), delta)

@@ -9,6 +9,7 @@ import optax
 import pytest
 
 import ntkgp
+from helpers import training_set
 from ntkgp import METHODS, Descent
 from ntkgp.member import Baselearner, member_keys
 from ntkgp.noise import MIN_VAR, ConstantNoise, LearnedNoise
@@ -111,7 +112,7 @@ def test_the_regulariser_is_that_of_the_objective():
     theta_0, member = learner.draw(keys)
     theta = jax.tree.map(lambda leaf: leaf + 0.1, theta_0)
     x = jnp.linspace(-1, 1, 6)[:, None]
-    data = learner.training_set(keys, member, x, jnp.sin(x))
+    data = training_set(learner, keys, member, x, jnp.sin(x))
     outputs = learner.predict(theta, member, x)
     expected = np.sum(by_hand(data.y, data.epsilon, outputs)) + float(
         learner.penalty(theta, member)

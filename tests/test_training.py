@@ -1,6 +1,9 @@
 """Training: exactness where there is a closed form, and agreement of every way to train."""
 
+import subprocess
+import sys
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +23,8 @@ from helpers import (
 from ntkgp import METHODS, Descent, GaussNewton, fit
 from ntkgp.member import Baselearner, Member, member_keys
 from ntkgp.training import descent
-from ntkgp.training.common import Data, draw_members
+from ntkgp.training.common import Data, draw_members, offsets
+from ntkgp.training.plans import choose_plan
 
 X = np.array([[-1.5], [-0.6], [0.4], [1.3]])
 Y = np.sin(2 * X)
@@ -246,26 +250,115 @@ def test_a_member_is_the_same_alone_and_in_company(method, trainer):
     assert np.abs(company.outputs(T)[0] - alone.outputs(T)[0]).max() > 1e-2  # the control
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_members_in_turn_equal_members_together(at_once):
-    net = ntkgp.mlp(1, width=16)
-    for make in (
-        lambda n: GaussNewton(max_steps=5, members_at_once=n),
-        lambda n: Descent(optax.adam(0.01), epochs=5, batch_size=2, members_at_once=n),
-    ):
-        together, in_turn = (fit(net, X, Y, members=3, trainer=make(n)) for n in (None, at_once))
-        np.testing.assert_allclose(in_turn.outputs(T), together.outputs(T), rtol=2e-3, atol=2e-4)
+OTHER_PLANS = [{"plan": "unrolled"}, {"plan": "one by one"}, {"members_at_once": 2}]
+
+
+@pytest.mark.parametrize(
+    ("make", "plans"),
+    [
+        (partial(GaussNewton, max_steps=5), OTHER_PLANS[1:]),
+        (partial(Descent, optax.adam(0.01), epochs=5, batch_size=2, patience=2), OTHER_PLANS),
+    ],
+    ids=["gauss-newton", "descent"],
+)
+def test_members_are_the_same_by_every_plan(make, plans):
+    validation = (T, np.sin(T)) if make.func is Descent else None
+    reference, *others = (
+        fit(ntkgp.mlp(1, width=16), X, Y, members=3, trainer=make(**plan), validation=validation)
+        for plan in ({}, *plans)
+    )
+    for other in others:
+        near = {"rtol": 2e-3, "atol": 2e-4}
+        np.testing.assert_allclose(other.outputs(T), reference.outputs(T), **near)
+        np.testing.assert_allclose(other.losses, reference.losses, **near)
+        np.testing.assert_array_equal(other.converged, reference.converged)
+
+
+def test_members_over_devices_are_the_same():
+    """Three members on two devices, one of them filled up."""
+    code = """
+import jax; jax.config.update("jax_num_cpu_devices", 2)
+import numpy as np, optax, ntkgp
+from ntkgp.training.plans import choose_plan
+net, x = ntkgp.mlp(1, width=16), np.linspace(-1, 1, 8)[:, None]
+assert choose_plan(net, 3).devices == 2
+outputs = [
+    ntkgp.fit(net, x, x**2, members=3, trainer=trainer(plan), validation=validation).outputs(x)
+    for trainer, validation in (
+        (lambda p: ntkgp.Descent(optax.adam(0.01), epochs=5, batch_size=3, plan=p), (x, x**2)),
+        (lambda p: ntkgp.GaussNewton(max_steps=4, plan=p), None),
+    )
+    for plan in ("together", "auto")
+]
+for one, two in (outputs[:2], outputs[2:]):
+    np.testing.assert_allclose(one, two, rtol=2e-3, atol=2e-4)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_plans_suit_network_and_device():
+    dense, conv = ntkgp.mlp(2), ntkgp.myrtle((8, 8, 1), depth=5, channels=2)
+    assert choose_plan(dense, 10).name == "together"
+    assert choose_plan(conv, 10).name == "one by one"
+    assert choose_plan(conv, 10, "together").at_once == 10
+    assert choose_plan(dense, 10, at_once=4).at_once == 4
+    with pytest.raises(ValueError, match="one by one"):
+        choose_plan(dense, 10, "all")
+
+
+def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
+    fit(ntkgp.mlp(1, width=8), X, Y, members=2, progress=True)
+    assert "2 at once, together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["deep-ensemble", "ntkgp-param"])
+def test_delta_within_the_step_is_the_cached_one(method, monkeypatch):
+    trainer = Descent(optax.adam(0.01), epochs=3, batch_size=2)
+    kept = fit(ntkgp.mlp(1, width=16), X, Y, method=method, members=2, trainer=trainer)
+    monkeypatch.setattr(descent, "DELTA_BYTES", 0)
+    again = fit(ntkgp.mlp(1, width=16), X, Y, method=method, members=2, trainer=trainer)
+    np.testing.assert_allclose(again.outputs(T), kept.outputs(T), rtol=1e-4, atol=1e-5)
+
+
+def test_augmented_inputs_bring_their_own_delta():
+    """Inputs replaced by others in every step: the same training as on those others."""
+    trainer = partial(Descent, optax.adam(0.01), epochs=4, batch_size=2)
+    moved = fit(ntkgp.mlp(1, width=16), X + 1, Y, members=2, trainer=trainer())
+    augmented = fit(
+        ntkgp.mlp(1, width=16), X, Y, members=2, trainer=trainer(augment=lambda key, x: x + 1)
+    )
+    np.testing.assert_allclose(augmented.outputs(T), moved.outputs(T), rtol=1e-4, atol=1e-5)
+
+
+def test_augmentations_differ_between_steps_epochs_and_members():
+    seen = []
+
+    def augment(key, x):
+        shift = jax.random.normal(key)
+        jax.debug.callback(lambda value: seen.append(float(value)), shift)
+        return x + shift
+
+    trainer = Descent(optax.sgd(0.01), epochs=2, batch_size=2, augment=augment, plan="one by one")
+    fit(ntkgp.mlp(1, width=8), X, Y, members=2, trainer=trainer)
+    jax.effects_barrier()
+    assert len(set(seen)) == 2 * 2 * 2
 
 
 def test_training_continues_from_its_state():
     """One pytree carries all: 2 + 3 epochs from a state that went through NumPy are 5 epochs."""
     learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=16))
     trainer = Descent(optax.adam(0.01), epochs=5, batch_size=2)
-    state = descent.start(trainer, learner, draws, False)
-    whole, _ = descent.run_epochs(trainer, learner, state, DATA, draws, 5)
-    half, _ = descent.run_epochs(trainer, learner, state, DATA, draws, 2)
+    plan, delta = choose_plan(learner.net, 3), offsets(learner, draws.member, DATA.x)
+
+    def run(state, first, n_epochs):
+        return descent.run_epochs(
+            trainer, plan, learner, state, DATA, draws, delta, first, n_epochs
+        )[0]
+
+    whole = run(descent.start(trainer, learner, draws, False), 0, 5)
+    half = run(descent.start(trainer, learner, draws, False), 0, 2)
     half = jax.tree.map(jnp.asarray, jax.tree.map(np.asarray, half))
-    resumed, _ = descent.run_epochs(trainer, learner, half, DATA, draws, 3)
+    resumed = run(half, 2, 3)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), whole, resumed
     )
@@ -284,10 +377,11 @@ def test_mini_batches_visit_every_example_once_an_epoch():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Baselearner, "loss", spy)
-        carry = (draw.theta, trainer.optimizer.init(draw.theta))
-        for epoch in range(2):
-            own = (draw.member, draw.data(DATA), draw.batch_key)
-            descent._epoch(trainer, learner, *own, carry, jnp.asarray(epoch))
+        own = descent.Own(draw, None, draw.theta, trainer.optimizer.init(draw.theta))
+        for epoch in jnp.arange(2):
+            order = descent._order(trainer, draw.batch_key, epoch, len(X))
+            for i in jnp.arange(len(order)):
+                descent._step(trainer, learner, own, DATA, order, epoch, i)
     jax.effects_barrier()
     first, second = seen[:4], seen[4:]
     assert sorted(first) == sorted(second) == sorted(np.float32(X).ravel().tolist())
@@ -404,9 +498,9 @@ def test_delta_is_computed_once_a_fit(monkeypatch):
 def test_a_second_fit_compiles_no_new_step():
     optimizer, net = optax.adam(0.01), ntkgp.mlp(1, width=8)
     fit(net, X, Y, members=2, trainer=Descent(optimizer, epochs=2))
-    compiled = descent.run_epochs._cache_size()
+    compiled = descent.scan_program._cache_size()
     fit(ntkgp.mlp(1, width=8), X + 1, Y, members=2, seed=3, trainer=Descent(optimizer, epochs=2))
-    assert descent.run_epochs._cache_size() == compiled
+    assert descent.scan_program._cache_size() == compiled
 
 
 def test_noise_free_ntkgp_interpolates():
@@ -455,4 +549,5 @@ def test_bad_trainer_options_are_refused_in_words():
 def test_delta_of_a_draw_is_its_member_s():
     learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=8), range(2))
     x, member = jnp.asarray(X, jnp.float32), one(draws.member, 1)
-    np.testing.assert_allclose(draws.delta[1], learner.offset(member, x), rtol=1e-5)
+    delta = offsets(learner, draws.member, x)
+    np.testing.assert_allclose(delta[1], learner.offset(member, x), rtol=1e-5)

@@ -19,8 +19,9 @@ from ntkgp.methods import get_method
 from ntkgp.networks import Network
 from ntkgp.noise import ConstantNoise, LearnedNoise
 from ntkgp.training import Trained, Trainer
-from ntkgp.training.common import Data, Draw, HeldOut, draw_members, finite_members
+from ntkgp.training.common import Data, Draw, draw_members, finite_members
 from ntkgp.training.gauss_newton import GaussNewton
+from ntkgp.training.plans import map_members, row_batches
 from ntkgp.typing import Params
 
 _BATCH_SIZES = (256, 4096)
@@ -74,18 +75,18 @@ class Ensemble:
         for start in range(0, len(inputs), size):
             rows = np.minimum(np.arange(start, start + size), len(inputs) - 1)
             batch = jnp.asarray(inputs[rows])
-            normals = _member_normals(self.learner, self.theta, self.member, batch)
+            normals = map_members(
+                self.learner.net, _normal, (self.theta, self.member), (self.learner, batch)
+            )
             parts.append([np.asarray(part)[:, : len(inputs) - start] for part in normals])
         means, noise_vars = zip(*parts, strict=True)
         return np.concatenate(means, axis=1), np.concatenate(noise_vars, axis=1)
 
 
-@jax.jit
-def _member_normals(
-    learner: Baselearner, theta: Params, member: Member, x: Array
-) -> tuple[Array, Array]:
-    """What each member predicts: N(mean, var) at each x."""
-    outputs = jax.vmap(learner.predict, in_axes=(0, 0, None))(theta, member, x)
+def _normal(own: tuple[Params, Member], shared: tuple[Baselearner, Array]) -> tuple[Array, Array]:
+    """What a member predicts: N(mean, var) at each x."""
+    learner, x = shared
+    outputs = learner.predict(*own, x)
     return learner.noise.mean(outputs), learner.noise.var(outputs, learner.noise_std)
 
 
@@ -155,22 +156,39 @@ def fit(
     draws = draw_members(learner, seed, indices, data)
     held_out = None
     if validation is not None:
-        x_val, y_val = _check_data("validation[0]", "validation[1]", *validation, learner)
-        offsets = jax.vmap(learner.offset, in_axes=(0, None), axis_size=len(indices))
-        held_out = HeldOut(x_val, y_val, offsets(draws.member, x_val))
+        held_out = _check_data("validation[0]", "validation[1]", *validation, learner)
     trained = trainer(learner, data, draws, held_out, progress)
     objectives = np.asarray(final_losses(learner, trained, data, draws))
     return _assemble(learner, seed, indices, trained, objectives)
 
 
-@jax.jit
 def final_losses(learner: Baselearner, trained: Trained, data: Data, draws: Draw) -> Array:
-    """Each member's loss on its whole training set."""
+    """Each member's loss on its whole training set, (members,)."""
+    n, own = len(data.x), (trained.theta, draws.member)
+    sums = [
+        map_members(
+            learner.net,
+            _loss_of_rows,
+            (*own, draws.epsilon[:, rows]),
+            (learner, data.x[rows], data.y[rows]),
+        )
+        for rows in row_batches(n)
+    ]
+    mean = sum(sums[1:], start=sums[0]) / n
+    return mean + map_members(learner.net, _regulariser, own, (learner, n))
 
-    def loss(theta: Params, draw: Draw) -> Array:
-        return learner.loss(theta, draw.member, draw.data(data), len(data.x))
 
-    return jax.vmap(loss)(trained.theta, draws)
+def _regulariser(own: tuple[Params, Member], shared: tuple[Baselearner, int | Array]) -> Array:
+    learner, n = shared
+    return learner.regulariser(*own, n)
+
+
+def _loss_of_rows(
+    own: tuple[Params, Member, Array], shared: tuple[Baselearner, Array, Array]
+) -> Array:
+    (theta, member, epsilon), (learner, x, y) = own, shared
+    outputs = learner.predict(theta, member, x)
+    return jnp.sum(learner.noise.loss(y, epsilon, outputs, learner.noise_std))
 
 
 def _assemble(

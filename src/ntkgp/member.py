@@ -22,11 +22,12 @@ class MemberKeys(NamedTuple):
     tilde: Array
     noise: Array
     batches: Array
+    augmentation: Array
 
 
 def member_keys(seed: int | Array, index: int | Array) -> MemberKeys:
     """The keys of a member: a function of (seed, index) and nothing else."""
-    return MemberKeys(*jax.random.split(jax.random.fold_in(jax.random.key(seed), index), 4))
+    return MemberKeys(*jax.random.split(jax.random.fold_in(jax.random.key(seed), index), 5))
 
 
 class Member(NamedTuple):
@@ -43,7 +44,8 @@ class TrainingSet(NamedTuple):
     y: Float[Array, "n c"]
     epsilon: Float[Array, "n c"]
     """ε of y' = y + σε, drawn once for the member; 0 where the method trains on y itself."""
-    delta: Float[Array, "n outputs"]
+    delta: Float[Array, "n outputs"] | None
+    """None for methods without."""
 
 
 @partial(jax.jit, static_argnums=0)
@@ -110,18 +112,16 @@ class Baselearner:
         keep_init = self.method.anchor == "init" or self.method.needs_init
         return theta_0, Member(theta_0 if keep_init else None, theta_tilde)
 
-    def training_set(self, keys: MemberKeys, member: Member, x: Array, y: Array) -> TrainingSet:
-        """ε of y' = y + σε, drawn once for this member, and δ on the training inputs."""
-        epsilon = jax.random.normal(keys.noise, y.shape, y.dtype)
+    def target_noise(self, key: Array, y: Array) -> Array:
+        """ε of y' = y + σε, drawn once for this member; 0 where the method trains on y itself."""
         if self.method.anchor is None:
-            epsilon = jnp.zeros_like(y)
-        return TrainingSet(x, y, epsilon, self.offset(member, x))
+            return jnp.zeros_like(y)
+        return jax.random.normal(key, y.shape, y.dtype)
 
     @jax.jit
     def offset(self, member: Member, x: Array) -> Array:
         """δ(x), the untrainable part of f̃ (Eq. 10): on the means only, not on a learned variance."""
-        if self.method.offset is None:
-            return jnp.zeros((len(x), self.net.output_dim), x.dtype)
+        assert self.method.offset is not None
         delta = self.method.offset(self.net, member.theta_0, member.theta_tilde, x)
         is_mean = jnp.arange(self.net.output_dim) < self.target_dim
         return jnp.where(is_mean, delta, 0)
@@ -135,6 +135,8 @@ class Baselearner:
 
     def predict(self, theta: Params, member: Member, x: Array) -> Array:
         """f̃(x, θ) = model(x, θ) + δ(x) (Eq. 9)."""
+        if self.method.offset is None:
+            return self.model(theta, member, x)
         return self.model(theta, member, x) + self.offset(member, x)
 
     def penalty(self, theta: Params, member: Member) -> Array:
@@ -168,11 +170,18 @@ class Baselearner:
         the noise-free loss at σ = 0. For learned noise it is 1/N times the objective with Eq. 12.
         """
         theta = self.trainable(theta)
-        decay = 0.5 * self.weight_decay * sum(jnp.sum(v**2) for v in jax.tree.leaves(theta))
-        pull = self.noise.unit(self.noise_std) / n_total * self.penalty(theta, member)
-        return self.data_loss(theta, member, batch) + pull + decay
+        return self.data_loss(theta, member, batch) + self.regulariser(theta, member, n_total)
+
+    def regulariser(self, theta: Params, member: Member, n_total: int | Array) -> Array:
+        """unit/N · penalty, or the weight decay of methods that have none."""
+        if self.method.anchor is None:
+            squares = jax.tree.map(lambda v: jnp.sum(v**2), theta)
+            return 0.5 * self.weight_decay * jax.tree.reduce(jnp.add, squares)
+        return self.noise.unit(self.noise_std) / n_total * self.penalty(theta, member)
 
     def data_loss(self, theta: Params, member: Member, batch: TrainingSet) -> Array:
         """The loss without regulariser, a mean over the batch."""
-        outputs = self.model(theta, member, batch.x) + batch.delta
+        outputs = self.model(theta, member, batch.x)
+        if batch.delta is not None:
+            outputs = outputs + batch.delta
         return jnp.mean(self.noise.loss(batch.y, batch.epsilon, outputs, self.noise_std))

@@ -1,5 +1,6 @@
 """The progress bar of long work."""
 
+import sys
 from typing import Any
 
 
@@ -9,3 +10,9 @@ def progress_bar(total: int, description: str, shown: bool) -> Any:
 
     # None: shown on a terminal, silent in a log file.
     return tqdm(total=total, desc=description, disable=None if shown else True, leave=False)
+
+
+def note(text: str, shown: bool) -> None:
+    """A line on standard error, for those who asked to see progress."""
+    if shown:
+        print(text, file=sys.stderr)

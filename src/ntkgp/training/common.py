@@ -1,6 +1,6 @@
 """What every trainer shares: drawing members together, and what training returns."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,7 +11,8 @@ from jax import Array
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from ntkgp.member import Baselearner, Member, TrainingSet, member_keys
+from ntkgp.member import Baselearner, Member, member_keys
+from ntkgp.training.plans import map_members, row_batches
 from ntkgp.typing import Params
 
 
@@ -21,12 +22,8 @@ class Draw(NamedTuple):
     theta: Params
     member: Member
     epsilon: Float[Array, "*k n c"]
-    delta: Float[Array, "*k n outputs"]
     batch_key: Array
-
-    def data(self, shared: "Data") -> TrainingSet:
-        """One member's view of the data that all share."""
-        return TrainingSet(shared.x, shared.y, self.epsilon, self.delta)
+    augmentation_key: Array
 
 
 class Data(NamedTuple):
@@ -34,14 +31,6 @@ class Data(NamedTuple):
 
     x: Float[Array, "n *input"]
     y: Float[Array, "n c"]
-
-
-class HeldOut(NamedTuple):
-    """A validation set, and each member's δ on its inputs."""
-
-    x: Float[Array, "n *input"]
-    y: Float[Array, "n c"]
-    delta: Float[Array, "k n outputs"]
 
 
 class Trained(NamedTuple):
@@ -66,7 +55,7 @@ class Trainer(Protocol):
         learner: Baselearner,
         data: Data,
         draws: Draw,
-        validation: HeldOut | None,
+        validation: Data | None,
         progress: bool,
     ) -> Trained: ...
 
@@ -75,18 +64,24 @@ def draw_members(learner: Baselearner, seed: int, indices: Iterable[int], data: 
     """The members of these indices, each a function of (seed, index) alone."""
     keys = jax.vmap(partial(member_keys, seed))(jnp.array(list(indices)))
     theta, member = jax.vmap(learner.draw)(keys)
-    own = jax.vmap(learner.training_set, in_axes=(0, 0, None, None))(keys, member, *data)
-    return Draw(theta, member, own.epsilon, own.delta, keys.batches)
+    epsilon = jax.vmap(learner.target_noise, in_axes=(0, None))(keys.noise, data.y)
+    return Draw(theta, member, epsilon, keys.batches, keys.augmentation)
 
 
-def over_members(f: Callable[..., Any], stacked: tuple[Any, ...], at_once: int | None) -> Any:
-    """f(*own) for every member: all together in one vmap, or `at_once` of them after another.
+def offsets(learner: Baselearner, members: Member, x: Array) -> Array | None:
+    """δ(x) of every member, (members, n, outputs), or None for methods that have none."""
+    if learner.method.offset is None:
+        return None
+    parts = [
+        map_members(learner.net, _offset, members, (learner, x[rows]))
+        for rows in row_batches(len(x))
+    ]
+    return jnp.concatenate(parts, axis=1)
 
-    Fewer at once keep the parameters of a large network in cache.
-    """
-    if at_once is None:
-        return jax.vmap(f)(*stacked)
-    return jax.lax.map(lambda own: f(*own), stacked, batch_size=at_once if at_once > 1 else None)
+
+def _offset(member: Member, shared: tuple[Baselearner, Array]) -> Array:
+    learner, x = shared
+    return learner.offset(member, x)
 
 
 def check_positive(trainer: object, *names: str) -> None:

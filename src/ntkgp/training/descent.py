@@ -1,5 +1,6 @@
-"""Training by any Optax optimiser, full batch or mini-batches, all members in one program."""
+"""Training by any Optax optimiser, full batch or mini-batches."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,21 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ntkgp.member import Baselearner, Member, TrainingSet
-from ntkgp.progress import progress_bar
-from ntkgp.training.common import (
-    Data,
-    Draw,
-    HeldOut,
-    Trained,
-    check_positive,
-    over_members,
-    typical,
-)
+from ntkgp.member import Baselearner, TrainingSet
+from ntkgp.progress import note, progress_bar
+from ntkgp.training.common import Data, Draw, Trained, check_positive, offsets, typical
+from ntkgp.training.plans import Plan, choose_plan, map_members, row_batches
 from ntkgp.typing import Params
 
 if TYPE_CHECKING:
     import optax
+
+DELTA_BYTES = 2**30
+"""Up to which δ on the training inputs is computed once and kept."""
 
 
 class EarlyStop(NamedTuple):
@@ -36,12 +33,20 @@ class EarlyStop(NamedTuple):
 
 
 class TrainState(NamedTuple):
-    """All that training carries on: saving it is a checkpoint, and going on from it a resume."""
+    """What training carries on, stacked over members."""
 
-    epoch: Array
     theta: Params
     opt_state: Any
     best: EarlyStop | None
+
+
+class Own(NamedTuple):
+    """What is a member's own in one step."""
+
+    draw: Draw
+    delta: Array | None
+    theta: Params
+    opt_state: Any
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,11 @@ class Descent:
             still keeps the best.
         evaluate_every: epochs between two looks at the validation set, and between two updates
             of the progress bar.
-        members_at_once: how many members one program step trains together; None for all.
+        augment: a function (key, x) of a mini-batch that returns one like it, for instance with
+            images shifted at random; δ is then computed in each step, by one JVP.
+        plan: how members run: "together" in one program, "sharded" over devices, "unrolled", "one
+            by one", or "auto" for what suits the network and the devices.
+        members_at_once: how many members one program trains; None for all.
     """
 
     optimizer: "optax.GradientTransformation"
@@ -66,6 +75,8 @@ class Descent:
     batch_size: int | None = None
     patience: int | None = None
     evaluate_every: int = 1
+    augment: Callable[[Array, Array], Array] | None = None
+    plan: str = "auto"
     members_at_once: int | None = None
 
     def __post_init__(self) -> None:
@@ -78,95 +89,229 @@ class Descent:
         learner: Baselearner,
         data: Data,
         draws: Draw,
-        validation: HeldOut | None,
+        validation: Data | None,
         progress: bool,
     ) -> Trained:
-        state = start(self, learner, draws, validation is not None)
-        losses, validation_losses = [], []
+        k = len(draws.batch_key)
+        plan = choose_plan(learner.net, k, self.plan, self.members_at_once)
+        note(f"members: {plan}", progress)
+        groups = plan.groups(draws)
+        deltas = [_cached_delta(self, learner, group, data, k) for group in groups]
+        states = [start(self, learner, group, validation is not None) for group in groups]
+        losses: list[Any] = []
+        validation_losses: list[Any] = []
+        epoch = 0
         with progress_bar(self.epochs, "training", progress) as bar:
-            while state.epoch < self.epochs and not bool(_stale(state, self.patience).all()):
-                n_epochs = min(self.evaluate_every, self.epochs - int(state.epoch))
-                state, epoch_losses = run_epochs(self, learner, state, data, draws, n_epochs)
-                losses.append(np.asarray(epoch_losses))
+            while epoch < self.epochs and not _all_stale(states, self.patience):
+                n_epochs = min(self.evaluate_every, self.epochs - epoch)
+                parts: list[Any] = []
+                for i, group in enumerate(groups):
+                    states[i], part = run_epochs(
+                        self, plan, learner, states[i], data, group, deltas[i], epoch, n_epochs
+                    )
+                    parts.append(part)
+                losses.append(np.asarray(plan.join(parts, k)))
+                epoch += n_epochs
                 if validation is not None:
-                    state, validation_loss = evaluate(learner, state, draws, validation)
-                    validation_losses.append(np.asarray(validation_loss))
+                    parts = []
+                    for i, group in enumerate(groups):
+                        states[i], part = evaluate(learner, states[i], group, validation)
+                        parts.append(part)
+                    validation_losses.append(np.asarray(plan.join(parts, k)))
                 bar.update(n_epochs)
                 bar.set_postfix(loss=typical(losses[-1][:, -1]))
-        theta = state.theta if state.best is None else state.best.theta
-        n_members = len(losses[0])
-        per_evaluation = np.array(validation_losses).T.reshape(n_members, -1)
-        stale = _stale(state, self.patience)
+        state = plan.join(states, k)
         return Trained(
-            theta, draws.member, np.concatenate(losses, axis=1), per_evaluation, np.asarray(stale)
+            theta=state.theta if state.best is None else state.best.theta,
+            member=draws.member,
+            losses=np.concatenate(losses, axis=1),
+            validation_losses=np.array(validation_losses).T.reshape(k, -1),
+            converged=np.asarray(_stale(state, self.patience)),
         )
 
 
 def start(trainer: Descent, learner: Baselearner, draws: Draw, early_stop: bool) -> TrainState:
-    """The state before the first epoch."""
-    opt_state = jax.vmap(_masked(trainer, learner).init)(draws.theta)
-    n_members = len(draws.batch_key)
+    """The state before the first epoch, in arrays of its own, which training may overwrite."""
+    theta = jax.tree.map(jnp.copy, draws.theta)
+    opt_state = jax.vmap(_masked(trainer, learner).init)(theta)
     best = None
     if early_stop:
-        best = EarlyStop(draws.theta, jnp.full(n_members, jnp.inf), jnp.zeros(n_members, int))
-    return TrainState(jnp.zeros((), int), draws.theta, opt_state, best)
+        k = len(draws.batch_key)
+        best = EarlyStop(
+            jax.tree.map(jnp.copy, theta), jnp.full(k, jnp.inf), jnp.zeros(k, jnp.int32)
+        )
+    return TrainState(theta, opt_state, best)
 
 
-@partial(jax.jit, static_argnums=(0, 5))
+def _cached_delta(
+    trainer: Descent, learner: Baselearner, draws: Draw, data: Data, k: int
+) -> Array | None:
+    """δ on the training inputs; None where it is computed in every step."""
+    size = k * len(data.x) * learner.net.output_dim * data.x.dtype.itemsize
+    if trainer.augment is not None or size > DELTA_BYTES:
+        return None
+    return offsets(learner, draws.member, data.x)
+
+
 def run_epochs(
     trainer: Descent,
+    plan: Plan,
     learner: Baselearner,
     state: TrainState,
     data: Data,
     draws: Draw,
+    delta: Array | None,
+    epoch: int,
     n_epochs: int,
 ) -> tuple[TrainState, Array]:
-    """Train all members for n_epochs; also each epoch's mean loss, (members, n_epochs)."""
-    epochs = state.epoch + jnp.arange(n_epochs)
+    """Train a group of members for n_epochs; also each epoch's mean loss, (members, n_epochs).
 
-    def member(draw: Draw, theta: Params, opt_state: Any) -> tuple[tuple[Params, Any], Array]:
-        one_epoch = partial(_epoch, trainer, learner, draw.member, draw.data(data), draw.batch_key)
-        return jax.lax.scan(one_epoch, (theta, opt_state), epochs)
-
-    stacked = (draws, state.theta, state.opt_state)
-    (theta, opt_state), losses = over_members(member, stacked, trainer.members_at_once)
-    return state._replace(epoch=state.epoch + n_epochs, theta=theta, opt_state=opt_state), losses
+    The arrays of `state` are overwritten.
+    """
+    run = _scanned_epochs if plan.scans else _looped_epochs
+    own = Own(draws, delta, state.theta, state.opt_state)
+    theta, opt_state, losses = run(trainer, plan, learner, own, data, epoch, n_epochs)
+    return state._replace(theta=theta, opt_state=opt_state), losses
 
 
-def _epoch(
+def _scanned_epochs(
+    trainer: Descent,
+    plan: Plan,
+    learner: Baselearner,
+    own: Own,
+    data: Data,
+    epoch: int,
+    n_epochs: int,
+) -> tuple[Params, Any, Array]:
+    fixed = own._replace(theta=None, opt_state=None)
+    moving = (own.theta, own.opt_state)
+    return scan_program(trainer, plan, learner, fixed, moving, data, jnp.asarray(epoch), n_epochs)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 7), donate_argnums=4)
+def scan_program(
+    trainer: Descent,
+    plan: Plan,
+    learner: Baselearner,
+    fixed: Own,
+    moving: tuple[Params, Any],
+    data: Data,
+    epoch: Array,
+    n_epochs: int,
+) -> tuple[Params, Any, Array]:
+    """All epochs and steps in one program."""
+    n_batches = _n_batches(trainer, len(data.x))
+
+    def member(stacked: Any, shared: Any) -> Any:
+        (own, carry), (learner, data, epoch) = stacked, shared
+
+        def one_epoch(carry: Any, epoch: Array) -> Any:
+            order = _order(trainer, own.draw.batch_key, epoch, len(data.x))
+
+            def one_step(carry: Any, i: Array) -> Any:
+                now = own._replace(theta=carry[0], opt_state=carry[1])
+                return _step(trainer, learner, now, data, order, epoch, i)
+
+            carry, losses = jax.lax.scan(one_step, carry, jnp.arange(n_batches))
+            return carry, losses.mean()
+
+        return jax.lax.scan(one_epoch, carry, epoch + jnp.arange(n_epochs))
+
+    (theta, opt_state), losses = plan.over_members(member, (fixed, moving), (learner, data, epoch))
+    return theta, opt_state, losses
+
+
+def _looped_epochs(
+    trainer: Descent,
+    plan: Plan,
+    learner: Baselearner,
+    own: Own,
+    data: Data,
+    epoch: int,
+    n_epochs: int,
+) -> tuple[Params, Any, Array]:
+    """The loop over steps in Python, for programs that XLA makes slow within a loop of its own."""
+    fixed = own._replace(theta=None, opt_state=None)
+    moving = (own.theta, own.opt_state)
+    epoch_losses = []
+    for e in range(epoch, epoch + n_epochs):
+        orders = _orders(trainer, own.draw.batch_key, jnp.asarray(e), len(data.x))
+        losses = []
+        for i in range(_n_batches(trainer, len(data.x))):
+            where = (orders, jnp.asarray(e), jnp.asarray(i))
+            moving, loss = step_program(trainer, plan, learner, fixed, moving, data, where)
+            losses.append(loss)
+        epoch_losses.append(jnp.mean(jnp.stack(losses), axis=0))
+    return *moving, jnp.stack(epoch_losses, axis=1)
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
+def step_program(
+    trainer: Descent,
+    plan: Plan,
+    learner: Baselearner,
+    fixed: Own,
+    moving: tuple[Params, Any],
+    data: Data,
+    where: tuple[Array | None, Array, Array],
+) -> tuple[tuple[Params, Any], Array]:
+    """One step of all members in one program."""
+    orders, epoch, i = where
+
+    def member(stacked: Any, shared: Any) -> Any:
+        (own, (theta, opt_state), order), (learner, data, epoch, i) = stacked, shared
+        now = own._replace(theta=theta, opt_state=opt_state)
+        return _step(trainer, learner, now, data, order, epoch, i)
+
+    return plan.over_members(member, (fixed, moving, orders), (learner, data, epoch, i))
+
+
+def _n_batches(trainer: Descent, n: int) -> int:
+    full = trainer.batch_size is None or trainer.batch_size >= n
+    return 1 if full else n // trainer.batch_size  # type: ignore[operator]
+
+
+def _order(trainer: Descent, batch_key: Array, epoch: Array, n: int) -> Array | None:
+    """Rows of each mini-batch of one epoch, (batches, batch_size); None for the full batch."""
+    if trainer.batch_size is None or trainer.batch_size >= n:
+        return None
+    order = jax.random.permutation(jax.random.fold_in(batch_key, epoch), n)
+    n_batches = _n_batches(trainer, n)
+    return order[: n_batches * trainer.batch_size].reshape(n_batches, -1)
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def _orders(trainer: Descent, batch_keys: Array, epoch: Array, n: int) -> Array | None:
+    return jax.vmap(lambda key: _order(trainer, key, epoch, n))(batch_keys)
+
+
+def _step(
     trainer: Descent,
     learner: Baselearner,
-    member: Member,
-    data: TrainingSet,
-    batch_key: Array,
-    carry: tuple[Params, Any],
+    own: Own,
+    data: Data,
+    order: Array | None,
     epoch: Array,
+    i: Array,
 ) -> tuple[tuple[Params, Any], Array]:
-    """One pass of one member over its data, and the mean loss on the way."""
+    """One step of one member, on mini-batch i of this epoch."""
     n = len(data.x)
+    whole = TrainingSet(data.x, data.y, own.draw.epsilon, own.delta)
+    batch = whole if order is None else jax.tree.map(lambda values: values[order[i]], whole)
+    if trainer.augment is not None:
+        key = jax.random.fold_in(jax.random.fold_in(own.draw.augmentation_key, epoch), i)
+        batch = batch._replace(x=trainer.augment(key, batch.x))
+    if own.delta is None and learner.method.offset is not None:
+        batch = batch._replace(delta=learner.offset(own.draw.member, batch.x))
+
+    def loss_of(theta: Params) -> Array:
+        return learner.loss(theta, own.draw.member, batch, n)
+
+    loss, gradient = jax.value_and_grad(loss_of)(own.theta)
+    extra = {"value": loss, "grad": gradient, "value_fn": loss_of}  # for line searches
     optimizer = _masked(trainer, learner)
-
-    def step(carry: tuple[Params, Any], batch: TrainingSet) -> tuple[tuple[Params, Any], Array]:
-        def loss_of(theta: Params) -> Array:
-            return learner.loss(theta, member, batch, n)
-
-        theta, opt_state = carry
-        loss, gradient = jax.value_and_grad(loss_of)(theta)
-        extra = {"value": loss, "grad": gradient, "value_fn": loss_of}  # for line searches
-        updates, opt_state = optimizer.update(gradient, opt_state, theta, **extra)
-        return (jax.tree.map(jnp.add, theta, updates), opt_state), loss
-
-    if trainer.batch_size is None or trainer.batch_size >= n:
-        return step(carry, data)
-    n_batches = n // trainer.batch_size
-    order = jax.random.permutation(jax.random.fold_in(batch_key, epoch), n)
-    batches = order[: n_batches * trainer.batch_size].reshape(n_batches, -1)
-
-    def take_and_step(carry: tuple[Params, Any], rows: Array) -> tuple[tuple[Params, Any], Array]:
-        return step(carry, TrainingSet(*(values[rows] for values in data)))
-
-    carry, losses = jax.lax.scan(take_and_step, carry, batches)
-    return carry, losses.mean()
+    updates, opt_state = optimizer.update(gradient, own.opt_state, own.theta, **extra)
+    return (jax.tree.map(jnp.add, own.theta, updates), opt_state), loss
 
 
 def _masked(trainer: Descent, learner: Baselearner) -> Any:
@@ -179,31 +324,45 @@ def _masked(trainer: Descent, learner: Baselearner) -> Any:
     return optax.multi_transform({"train": trainer.optimizer, "keep": optax.set_to_zero()}, labels)
 
 
-@jax.jit
 def evaluate(
-    learner: Baselearner, state: TrainState, draws: Draw, validation: HeldOut
+    learner: Baselearner, state: TrainState, draws: Draw, validation: Data
 ) -> tuple[TrainState, Array]:
     """Each member's loss on the validation set, without penalty, and the best so far."""
+    n, own = len(validation.x), (state.theta, draws.member)
+    sums = [
+        map_members(
+            learner.net, _held_out_loss, own, (learner, validation.x[rows], validation.y[rows])
+        )
+        for rows in row_batches(n)
+    ]
+    loss = sum(sums[1:], start=sums[0]) / n
+    assert state.best is not None
+    return state._replace(best=_best(state.theta, loss, state.best)), loss
 
-    def data_loss(theta: Params, member: Member, delta: Array) -> Array:
-        without_noise = jnp.zeros_like(validation.y)
-        held_out = TrainingSet(validation.x, validation.y, without_noise, delta)
-        return learner.data_loss(theta, member, held_out)
 
-    loss = jax.vmap(data_loss)(state.theta, draws.member, validation.delta)
-    best = state.best
-    assert best is not None
+def _held_out_loss(own: Any, shared: Any) -> Array:
+    """Sum over rows of the loss of y itself."""
+    (theta, member), (learner, x, y) = own, shared
+    outputs = learner.predict(theta, member, x)
+    return jnp.sum(learner.noise.loss(y, jnp.zeros_like(y), outputs, learner.noise_std))
+
+
+@jax.jit
+def _best(theta: Params, loss: Array, best: EarlyStop) -> EarlyStop:
     better = loss < best.loss
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(better.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
 
-    best = EarlyStop(
-        theta=jax.tree.map(keep, state.theta, best.theta),
+    return EarlyStop(
+        theta=jax.tree.map(keep, theta, best.theta),
         loss=jnp.where(better, loss, best.loss),
         stale=jnp.where(better, 0, best.stale + 1),
     )
-    return state._replace(best=best), loss
+
+
+def _all_stale(states: list[TrainState], patience: int | None) -> bool:
+    return all(bool(_stale(state, patience).all()) for state in states)
 
 
 def _stale(state: TrainState, patience: int | None) -> Array:

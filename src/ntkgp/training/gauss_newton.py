@@ -1,30 +1,37 @@
 """Regularised nonlinear least squares in the dual: Levenberg-Marquardt with the empirical NTK."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from math import ceil
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
-from ntkgp.member import Baselearner
+from ntkgp.member import Baselearner, TrainingSet
 from ntkgp.networks import squared_norm
 from ntkgp.noise import ConstantNoise
-from ntkgp.progress import progress_bar
-from ntkgp.training.common import (
-    Data,
-    Draw,
-    HeldOut,
-    Trained,
-    check_positive,
-    over_members,
-    typical,
-)
+from ntkgp.progress import note, progress_bar
+from ntkgp.training.common import Data, Draw, Trained, check_positive, offsets, typical
+from ntkgp.training.plans import Plan, choose_plan
 from ntkgp.typing import Params
 
 _ROUNDING = 4  # times n · eps · mean diagonal: the least damping that a Gram matrix resolves
+
+
+class Own(NamedTuple):
+    """What is a member's own and stays."""
+
+    draw: Draw
+    delta: Array | None
+
+    def data(self, shared: Data) -> TrainingSet:
+        """The member's view of the data that all share."""
+        return TrainingSet(shared.x, shared.y, self.draw.epsilon, self.delta)
 
 
 class LMState(NamedTuple):
@@ -60,12 +67,14 @@ class GaussNewton:
         tolerance: a member stops when the next step promises to lower its objective by less than
             this fraction of it.
         damping: the first μ, as a fraction of the mean diagonal of J Λ Jᵀ.
+        plan: how members run, as in `Descent`.
         members_at_once: how many members are solved together; None for all.
     """
 
     max_steps: int = 100
     tolerance: float = 1e-5
     damping: float = 2e-2
+    plan: str = "auto"
     members_at_once: int | None = None
 
     def __post_init__(self) -> None:
@@ -76,7 +85,7 @@ class GaussNewton:
         learner: Baselearner,
         data: Data,
         draws: Draw,
-        validation: HeldOut | None,
+        validation: Data | None,
         progress: bool,
     ) -> Trained:
         if validation is not None:
@@ -91,23 +100,41 @@ class GaussNewton:
                 "GaussNewton solves least squares, and a network that learns its noise has another "
                 "loss: train with Descent."
             )
-        state = _start(self, learner, data, draws)
+        k = len(draws.batch_key)
+        plan = choose_plan(learner.net, k, self.plan, self.members_at_once)
+        note(f"members: {plan}", progress)
+        with progress_bar(self.max_steps * ceil(k / plan.at_once), "Gauss-Newton", progress) as bar:
+            solved = [self._solve(plan, learner, data, group, bar) for group in plan.groups(draws)]
+        state, traces = zip(*solved, strict=True)
+        whole = plan.join(list(state), k)
+        losses = np.concatenate([_lengthened(trace, traces) for trace in traces])[:k] / len(data.x)
+        return Trained(whole.theta, draws.member, losses, np.zeros((k, 0)), np.asarray(whole.done))
+
+    def _solve(
+        self, plan: Plan, learner: Baselearner, data: Data, draws: Draw, bar: Any
+    ) -> tuple[LMState, NDArray[Any]]:
+        """A group of members to the end, and its objectives on the way, (members, steps)."""
+        own = Own(draws, offsets(learner, draws.member, data.x))
+        state = _start(self, plan, learner, data, own)
         trace = [np.asarray(state.objective)]
-        with progress_bar(self.max_steps, "Gauss-Newton", progress) as bar:
-            while len(trace) <= self.max_steps and not bool(state.done.all()):
-                state = _step(self, learner, data, draws, state)
-                trace.append(np.asarray(state.objective))
-                bar.update()
-                bar.set_postfix(objective=typical(trace[-1]))
-        losses = np.stack(trace, axis=1) / len(data.x)
-        return Trained(
-            state.theta, draws.member, losses, np.zeros((len(losses), 0)), np.asarray(state.done)
-        )
+        while len(trace) <= self.max_steps and not bool(state.done.all()):
+            state = _step(self, plan, learner, data, own, state)
+            trace.append(np.asarray(state.objective))
+            bar.update()
+            bar.set_postfix(objective=typical(trace[-1]))
+        bar.update(self.max_steps + 1 - len(trace))
+        return state, np.stack(trace, axis=1)
 
 
-def _objective(learner: Baselearner, data: Data, draw: Draw, theta: Params) -> Array:
+def _lengthened(trace: NDArray[Any], others: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """As many steps as the longest has: a member that is done stays where it is."""
+    missing = max(other.shape[1] for other in others) - trace.shape[1]
+    return np.pad(trace, ((0, 0), (0, missing)), mode="edge")
+
+
+def _objective(learner: Baselearner, data: Data, own: Own, theta: Params) -> Array:
     n = len(data.x)
-    return n * learner.loss(theta, draw.member, draw.data(data), n)
+    return n * learner.loss(theta, own.draw.member, own.data(data), n)
 
 
 def _tangent_gram(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> Array:
@@ -116,39 +143,53 @@ def _tangent_gram(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> 
     return learner.net.tangent_gram(point, x, learner.method.trains)
 
 
-@partial(jax.jit, static_argnums=(0,))
-def _start(solver: GaussNewton, learner: Baselearner, data: Data, draws: Draw) -> LMState:
-    def member(draw: Draw) -> LMState:
-        gram = _tangent_gram(learner, data.x, draw, draw.theta)
+@partial(jax.jit, static_argnums=(0, 1))
+def _start(
+    solver: GaussNewton, plan: Plan, learner: Baselearner, data: Data, stacked: Own
+) -> LMState:
+    def member(own: Own, shared: Any) -> LMState:
+        learner, data = shared
+        theta = own.draw.theta
+        gram = _tangent_gram(learner, data.x, own.draw, theta)
         damping = 0.0 if learner.method.linear else solver.damping * jnp.mean(jnp.diag(gram))
         return LMState(
-            draw.theta,
-            _objective(learner, data, draw, draw.theta),
+            theta,
+            _objective(learner, data, own, theta),
             jnp.asarray(damping, gram.dtype),
             growth=jnp.asarray(2.0, gram.dtype),
             done=jnp.asarray(False),
         )
 
-    return over_members(member, (draws,), solver.members_at_once)
+    return plan.over_members(member, stacked, (learner, data))
 
 
-@partial(jax.jit, static_argnums=(0,), donate_argnums=(4,))
+@partial(jax.jit, static_argnums=(0, 1))
 def _step(
-    solver: GaussNewton, learner: Baselearner, data: Data, draws: Draw, state: LMState
+    solver: GaussNewton,
+    plan: Plan,
+    learner: Baselearner,
+    data: Data,
+    stacked: Own,
+    state: LMState,
 ) -> LMState:
-    member = partial(_member_step, solver, learner, data)
-    return over_members(member, (draws, state), solver.members_at_once)
+    def member(own_and_state: Any, shared: Any) -> LMState:
+        return _member_step(solver, *shared, *own_and_state)
+
+    return plan.over_members(member, (stacked, state), (learner, data))
 
 
 def _member_step(
-    solver: GaussNewton, learner: Baselearner, data: Data, draw: Draw, state: LMState
+    solver: GaussNewton, learner: Baselearner, data: Data, own: Own, state: LMState
 ) -> LMState:
+    draw = own.draw
+
     def f(theta: Params) -> Array:
         return learner.model(learner.trainable(theta), draw.member, data.x)
 
     pull = learner.noise_std**2 if learner.method.anchor else 0.0  # σ² of the regulariser
     fx, pull_back = jax.vjp(f, state.theta)
-    residual = (data.y + learner.noise_std * draw.epsilon - draw.delta - fx).ravel()
+    delta = 0.0 if own.delta is None else own.delta
+    residual = (data.y + learner.noise_std * draw.epsilon - delta - fx).ravel()
     gram = _tangent_gram(learner, data.x, draw, state.theta)
     least = _ROUNDING * len(gram) * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diag(gram))
     total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
@@ -170,7 +211,7 @@ def _member_step(
     jd = gram @ dual - shrink * jv.ravel()
     promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(learner.net, step)
     return _accept_or_damp(
-        solver, learner, state, theta, _objective(learner, data, draw, theta), promised, least
+        solver, learner, state, theta, _objective(learner, data, own, theta), promised, least
     )
 
 
