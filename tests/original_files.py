@@ -129,6 +129,26 @@ FLIGHT_HEADER = (
 PLANE_HEADER = "tailnum,type,manufacturer,issue_date,model,status,aircraft_type,engine_type,year"
 
 
+YEARS = {"N1": "1999", "N2": "0000", "N3": "None", "N4": ""}
+KNOWN = {"DepTime": 1905, "ArrTime": 2400, "AirTime": 245, "ArrDelay": -3, "Distance": 2100}
+
+
+def flight(month, day, scheduled, tail="N1", **other):
+    date = {"Month": month, "DayofMonth": day, "DayOfWeek": 4, "CRSDepTime": scheduled}
+    return KNOWN | date | {"TailNum": tail} | other
+
+
+FLIGHTS = [
+    flight(2, 1, 600, FlightNum="sixth"),
+    flight(1, 3, 1900, Distance=4),
+    flight(1, 3, 1900, Distance=5),  # the order of the file where times are equal
+    flight(1, 20, 5, Distance=6),
+    flight(1, 3, 55, DepTime="NA", ArrTime="NA", AirTime="NA", ArrDelay="NA", Distance=2),
+    flight(1, 3, 5, tail="unknown", Distance=1),
+    flight(1, 3, 100, tail="N2", Distance=3),
+]
+
+
 def write_flights(folder, flights, years, pack=bz2.compress):
     """2008.csv.bz2 with these flights, dictionaries of some columns, and plane-data.csv."""
     folder.mkdir(parents=True, exist_ok=True)

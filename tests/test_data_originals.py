@@ -13,6 +13,9 @@ from ntkgp.data import Dataset, Split, cifar10, complete_rows, flights, mnist, n
 from ntkgp.data.originals import find
 from original_files import (
     FLIGHT_HEADER,
+    FLIGHTS,
+    YEARS,
+    flight,
     pack_folder,
     python_2_pickle,
     write_cifar10,
@@ -279,25 +282,6 @@ def test_a_cut_matlab_file_is_named(tmp_path):
 
 
 # Flights
-
-YEARS = {"N1": "1999", "N2": "0000", "N3": "None", "N4": ""}
-KNOWN = {"DepTime": 1905, "ArrTime": 2400, "AirTime": 245, "ArrDelay": -3, "Distance": 2100}
-
-
-def flight(month, day, scheduled, tail="N1", **other):
-    date = {"Month": month, "DayofMonth": day, "DayOfWeek": 4, "CRSDepTime": scheduled}
-    return KNOWN | date | {"TailNum": tail} | other
-
-
-FLIGHTS = [
-    flight(2, 1, 600, FlightNum="sixth"),
-    flight(1, 3, 1900, Distance=4),
-    flight(1, 3, 1900, Distance=5),  # the order of the file where times are equal
-    flight(1, 20, 5, Distance=6),
-    flight(1, 3, 55, DepTime="NA", ArrTime="NA", AirTime="NA", ArrDelay="NA", Distance=2),
-    flight(1, 3, 5, tail="unknown", Distance=1),
-    flight(1, 3, 100, tail="N2", Distance=3),
-]
 
 
 @pytest.mark.parametrize("block", [2, 100_000])

@@ -74,7 +74,7 @@ def check_sets(names: list[str]) -> Iterator[str]:
         wrong += [name] if bad else []
         yield f"{name}: {len(facts) - len(bad)} of {len(facts)} checks hold"
         for fact in bad:
-            yield f"  {fact.what}: {fact.found}, where {fact.known} is known"
+            yield f"  {fact}"
     if wrong:
         raise ValueError(
             f"{', '.join(wrong)}: not as the public set is known. If you did not change it on purpose, "

@@ -34,6 +34,10 @@ class Fact(NamedTuple):
             return self.found == self.known
         return abs(self.found - self.known) <= self.within  # NaN is never
 
+    def __str__(self) -> str:
+        found = f"{self.found:.6g}" if isinstance(self.found, float) else self.found
+        return f"{self.what}: {found}, where {self.known} is known"
+
 
 @dataclass(frozen=True)
 class Stored:
