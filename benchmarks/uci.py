@@ -1,6 +1,6 @@
 """Test RMSE and NLL on nine UCI regression sets, defaults only, beside published figures and peers.
 
-Needs uci.npz, the nine sets with their standard splits, in the directory that NTKGP_DATA names.
+Needs the nine sets with their standard splits: `ntkgp data get uci/yacht --from FOLDER` makes them all.
 
     python benchmarks/uci.py --out runs/uci [--sets yacht,energy] [--models ntkgp-param] [--splits 5]
 
@@ -11,7 +11,6 @@ processes may share the work by different --sets or --models and different --out
 
 import argparse
 import json
-import os
 import time
 import warnings
 from pathlib import Path
@@ -24,6 +23,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import ntkgp
+from ntkgp.data import load
 from ntkgp.experiments import results
 from ntkgp.metrics import gaussian_nll, rmse
 
@@ -61,28 +61,17 @@ def main() -> None:
         state = results.load(path)
     done = {(run["set"], run["model"], run["split"]) for run in state["runs"]}
     for name in options.sets.split(","):
-        x, y, splits = load(name)
+        data = load(f"uci/{name}")
         for model in options.models.split(","):
-            for split, (train, test) in enumerate(splits[: options.splits]):
+            for split, fold in enumerate(data.folds[: options.splits]):
                 if (name, model, split) in done:
                     continue
-                record = measure(model, x[train], y[train], x[test], y[test], split)
+                train, test = data.all.take(fold.train), data.all.take(fold.test)
+                record = measure(model, *train, *test, split)
                 state["runs"].append({"set": name, "model": model, "split": split} | record)
                 results.save(path, state)
                 print(name, model, split, record, flush=True)
     print(table(state["runs"]))
-
-
-def load(name: str) -> tuple[NDArray[Any], NDArray[Any], list[tuple[NDArray[Any], NDArray[Any]]]]:
-    """Inputs, targets, and the standard splits as (train, test) rows."""
-    path = Path(os.environ.get("NTKGP_DATA", ".")) / "uci.npz"
-    if not path.exists():
-        raise SystemExit(
-            f"{path} is not there: set NTKGP_DATA to the directory that holds uci.npz."
-        )
-    with np.load(path) as data:
-        splits = list(zip(data[f"{name}/train_idx"], data[f"{name}/test_idx"], strict=True))
-        return data[f"{name}/x"], data[f"{name}/y"], splits
 
 
 def measure(

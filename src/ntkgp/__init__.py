@@ -5,6 +5,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 from ntkgp import adapters as adapters
+from ntkgp import data as data
 from ntkgp import layers as layers
 from ntkgp import metrics as metrics
 from ntkgp.distributions import Mixture as Mixture

@@ -1,4 +1,4 @@
-"""The command line: `ntkgp reproduce` runs an experiment, `ntkgp report` draws what it left."""
+"""The command line: `ntkgp reproduce` runs an experiment, `report` draws it, `data` keeps data sets."""
 
 import argparse
 import sys
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ntkgp
+from ntkgp.data import commands as data_commands
 from ntkgp.experiments import results
 
 EXPERIMENTS = ("toy", "widths")
@@ -59,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         "results", type=Path, nargs="+", help="results files, as reproduce wrote them"
     )
     report.set_defaults(command=_report)
+
+    data_commands.add_to(commands)
     return parser
 
 

@@ -6,6 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.data.dataset import Dataset, Split
+from ntkgp.data.stored import BuiltIn
+
 
 class Letters(NamedTuple):
     """Images and what they show."""
@@ -46,3 +49,11 @@ def load_letters() -> Letters:
         np.load(file, allow_pickle=False) as arrays,
     ):
         return Letters(arrays["images"].reshape(-1, 64).astype(np.float64), arrays["labels"])
+
+
+def load() -> Dataset:
+    """The letters in the form of all data sets."""
+    return Dataset("letters", {"all": Split(*load_letters())})
+
+
+SET = BuiltIn("comes with ntkgp", load)

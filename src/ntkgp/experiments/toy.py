@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.data import make_toy
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results
 from ntkgp.experiments.results import rounded
@@ -80,17 +81,10 @@ PRESETS = {
 }
 
 
-def target(x: NDArray[Any]) -> NDArray[Any]:
-    return x * np.sin(x)
-
-
 def make_data(config: ToyConfig) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Training inputs in two clusters, [-2, -2/3] and [2/3, 2], noisy targets, and the test grid."""
-    rng = np.random.default_rng(config.data_seed)
-    side = np.where(np.arange(config.train_points) < config.train_points // 2, -1.0, 1.0)
-    x = np.sort(side * rng.uniform(2 / 3, 2, config.train_points))[:, None]
-    y = target(x) + config.noise_std * rng.standard_normal(x.shape)
-    return x, y, np.linspace(-6, 6, config.grid_points)[:, None]
+    """Training inputs, noisy targets, and the test grid."""
+    toy = make_toy(config.train_points, config.noise_std, config.grid_points, config.data_seed)
+    return toy.train.x, toy.train.y, toy.test.x
 
 
 def make_network(config: ToyConfig) -> LayeredNetwork:

@@ -1,0 +1,129 @@
+"""The table of data sets, and what can be done with each: load, get, check."""
+
+import shutil
+from pathlib import Path
+
+from ntkgp.data import cache, cifar10, digits, flights, letters, mnist, notmnist, svhn, toy, uci
+from ntkgp.data.dataset import Dataset
+from ntkgp.data.download import fetch
+from ntkgp.data.stored import BuiltIn, Fact, Say, Stored
+
+SETS: dict[str, Stored | BuiltIn] = {
+    "mnist": mnist.SET,
+    "notmnist": notmnist.SET,
+    "cifar10": cifar10.SET,
+    "svhn": svhn.SET,
+    "flights2008": flights.SET,
+    **dict.fromkeys(uci.NAMES, uci.SET),
+    "digits": digits.SET,
+    "letters": letters.SET,
+    "toy": toy.SET,
+}
+
+
+def load(name: str, source: str | Path | None = None) -> Dataset:
+    """A data set by its name, one of `SETS`, with its arrays as they are stored.
+
+    It is read from the cache directory: the one that the environment variable NTKGP_DATA names, or
+    else the platform's. A set that is not there is put there first, by `get`: made from the
+    original public files at `source`, or downloaded.
+
+    >>> ntkgp.data.load("digits").all.x.shape
+    (1797, 64)
+    >>> ntkgp.data.load("imagenet")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ValueError: no data set "imagenet"; there are mnist, notmnist, cifar10, svhn, flights2008, ...
+    """
+    entry = find(name)
+    if isinstance(entry, BuiltIn):
+        return entry.load()
+    return read(name, entry, cached(entry) or get(name, source))
+
+
+def get(name: str, source: str | Path | None = None, *, say: Say = print) -> Path:
+    """Put a data set into the cache directory, and return the path of its file.
+
+    With `source`, a folder or file, it is made from the original public files there, whatever the
+    cache had. Without, it is downloaded if it is not there, where address and checksum are known.
+    """
+    entry = find(name)
+    if isinstance(entry, BuiltIn):
+        raise ValueError(f"{name} needs no file: it {entry.where}.")
+    if source is not None:
+        return make(name, entry, Path(source).expanduser(), say)
+    if there := cached(entry):
+        return there
+    if not entry.downloads:
+        raise FileNotFoundError(
+            f"{name} is not in {cache.cache_dir()}, and there is no address to download it from whose "
+            f"checksum is known. {instructions(name, entry)}"
+        )
+    folder = cache.cache_dir() / f"{entry.files[0]}.downloads"
+    try:
+        fetch(entry.downloads, folder)
+    except (OSError, ModuleNotFoundError) as error:
+        raise type(error)(
+            f"{name} is not in {cache.cache_dir()}: {error}. Or put it there by hand. "
+            f"{instructions(name, entry)}"
+        ) from error
+    path = make(name, entry, folder, say)
+    shutil.rmtree(folder)  # kept until here: after an interruption only missing files are fetched
+    return path
+
+
+def make(name: str, entry: Stored, source: Path, say: Say) -> Path:
+    """Write a set's file into the cache directory, from the original files at `source`."""
+    try:
+        arrays = entry.make(source, say)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} {instructions(name, entry)}") from error
+    if reason := cache.misfit(arrays, entry.forms):
+        raise ValueError(f"the files in {source} are not those of {name}: {reason}.")
+    path = cache.cache_dir() / entry.files[0]
+    cache.write(path, arrays)
+    return path
+
+
+def cached(entry: Stored) -> Path | None:
+    """The file of a set, if it is in the cache directory."""
+    paths = (cache.cache_dir() / file for file in entry.files)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read(name: str, entry: Stored, path: Path) -> Dataset:
+    """A set from its file, or what to do about the file."""
+    try:
+        return entry.read(path, name)
+    except cache.Unreadable as error:
+        raise cache.Unreadable(f"{error} {remedy(name, entry, path)}") from error
+
+
+def check(name: str) -> list[Fact]:
+    """What is known of a data set beside what is in the cache; reading checks dtypes and shapes.
+
+    Nothing is downloaded.
+    """
+    entry = find(name)
+    if isinstance(entry, BuiltIn):
+        return []
+    path = cached(entry)
+    if path is None:
+        raise FileNotFoundError(f"{name} is not in {cache.cache_dir()}: there is nothing to check.")
+    return list(entry.facts(read(name, entry, path)))
+
+
+def find(name: str) -> Stored | BuiltIn:
+    if name not in SETS:
+        raise ValueError(f'no data set "{name}"; there are {", ".join(SETS)}.')
+    return SETS[name]
+
+
+def instructions(name: str, entry: Stored) -> str:
+    return f"Put into one folder: {entry.originals}. Then run: ntkgp data get {name} --from FOLDER"
+
+
+def remedy(name: str, entry: Stored, path: Path) -> str:
+    if entry.downloads:
+        return f"Delete {path} and run: ntkgp data get {name}"
+    return f"Delete {path}. {instructions(name, entry)}"

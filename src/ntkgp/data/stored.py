@@ -1,0 +1,68 @@
+"""What it takes to add a data set: the two kinds of entry in the table of sets."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ntkgp.data.cache import Arrays, Form
+from ntkgp.data.dataset import Dataset
+
+Say = Callable[[str], None]
+"""Told what is going on, a line at a time: `print`, or a test's list."""
+
+
+class Download(NamedTuple):
+    """A public file and what it is known by."""
+
+    url: str
+    checksum: str
+    """As "md5:...", from where the file's publisher or many users of it give it."""
+
+
+class Fact(NamedTuple):
+    """Something known of a data set, beside what was found."""
+
+    what: str
+    found: float | str
+    known: float | str
+    within: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        if isinstance(self.found, str) or isinstance(self.known, str):
+            return self.found == self.known
+        return abs(self.found - self.known) <= self.within  # NaN is never
+
+    def __str__(self) -> str:
+        found = f"{self.found:.6g}" if isinstance(self.found, float) else self.found
+        return f"{self.what}: {found}, where {self.known} is known"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A set that is kept in the cache directory, in one file."""
+
+    files: tuple[str, ...]
+    """Names the file may have; `make` writes the first."""
+    originals: str
+    """Which public files it is made of, in words that end a sentence."""
+    forms: Mapping[str, Form]
+    """What `make` makes."""
+    make: Callable[[Path, Say], Arrays]
+    """The content of the file, from the folder or file that a user points at."""
+    read: Callable[[Path, str], Dataset]
+    """The set of that name, from the cached file."""
+    facts: Callable[[Dataset], Iterable[Fact]]
+    """What is known of the set."""
+    downloads: tuple[Download, ...] = ()
+    """The public files, where both address and checksum are known."""
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A set that needs no file."""
+
+    where: str
+    """Where it comes from, in words."""
+    load: Callable[[], Dataset]
