@@ -78,6 +78,16 @@ def ntk(
     return _evaluate(net, x1, x2, ("ntk",), **options)[0]
 
 
+def kernel_matrix(
+    net: LayeredNetwork, which: Which, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> NDArray[Any]:
+    """𝒦(x1, x2) or Θ(x1, x2) by its name, "nngp" or "ntk", as a `Law` has it; options as in `ntk`."""
+    return _BY_NAME[which](net, x1, x2, **options)
+
+
+_BY_NAME = {"nngp": nngp, "ntk": ntk}
+
+
 def _evaluate(
     net: LayeredNetwork,
     x1: ArrayLike,
