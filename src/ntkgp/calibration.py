@@ -10,27 +10,31 @@ from scipy import special
 
 from ntkgp.distributions import Mixture
 from ntkgp.evidence import has_cheap_kernel
-from ntkgp.kernels import nngp, ntk
+from ntkgp.kernels import kernel_matrix
 from ntkgp.member import Baselearner, member_keys
 from ntkgp.methods import Method
-from ntkgp.networks import Network
-from ntkgp.posterior import LAWS
+from ntkgp.networks import LayeredNetwork, Network
+from ntkgp.posterior import Law, get_law
 from ntkgp.search import minimise
 
 _DRAWS, _ROWS = 16, 256
 
 
+def mean_prior_var(net: LayeredNetwork, law: Law, x: NDArray[Any]) -> float:
+    """ζ₀ of an exact law: the mean over x of k(x, x), its prior kernel's diagonal."""
+    return float(np.mean(kernel_matrix(net, law.prior, np.asarray(x, np.float64), diagonal=True)))
+
+
 def initial_second_moment(net: Network, method: Method, x: NDArray[Any], seed: int = 0) -> float:
     """ζ₀: the mean square of the baselearners' outputs before training (Appendix H).
 
-    The mean over x of the prior kernel's diagonal, Θ(x, x) for the NTKGP methods, where the
-    network has a kernel that is cheap; twice that for methods that add a second network to the
+    That of the method's law, the mean of Θ(x, x) for the NTKGP methods, where the network has a
+    kernel that is cheap; twice that for methods that add a second network to the
     first (Appendix E). Else the mean over a few rows of x, outputs and a few draws.
     """
     if has_cheap_kernel(net):
-        kernel = {"ntk": ntk, "nngp": nngp}[LAWS[method.law].prior]
         times = 2 if method.anchor == "zero" else 1
-        return times * float(np.mean(kernel(net, np.asarray(x, np.float64), diagonal=True)))
+        return times * mean_prior_var(net, get_law(method.law), x)
     learner = Baselearner(net, method, noise_std=1.0)
     rows = np.linspace(0, len(x) - 1, min(len(x), _ROWS)).astype(int)
     inputs = jnp.asarray(x[rows], jnp.float32)

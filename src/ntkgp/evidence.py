@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from ntkgp.kernels import Which, nngp, ntk
+from ntkgp.kernels import Which, kernel_matrix
 from ntkgp.networks import LayeredNetwork, Network
 from ntkgp.search import minimise
 from ntkgp.typing import Part
@@ -92,7 +92,7 @@ def has_cheap_kernel(net: Network) -> TypeGuard[LayeredNetwork]:
 def training_kernel(net: Network, x: NDArray[Any], which: Which, seed: int = 0) -> NDArray[Any]:
     """Θ or 𝒦 of one output on x: exact where cheap, else the mean of a few finite draws' own."""
     if has_cheap_kernel(net):
-        return (ntk if which == "ntk" else nngp)(net, np.asarray(x, np.float64))
+        return kernel_matrix(net, which, np.asarray(x, np.float64))
     inputs = jnp.asarray(x, jnp.float32)
     part: Part = "all" if which == "ntk" else "readout"
     gram = jax.jit(lambda key: net.tangent_gram(net.init(key), inputs, part))

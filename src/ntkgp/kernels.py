@@ -80,7 +80,7 @@ def ntk(
 def kernel_matrix(
     net: LayeredNetwork, which: Which, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
 ) -> NDArray[Any]:
-    """𝒦 or Θ by its name; arguments otherwise as in `ntk`."""
+    """𝒦(x1, x2) or Θ(x1, x2) by its name, as a `Law` has it; options as in `ntk`."""
     return _evaluate(net, x1, x2, (which,), **options)[0]
 
 

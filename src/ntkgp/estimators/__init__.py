@@ -1,7 +1,7 @@
 """The scikit-learn face."""
 
-from ntkgp.estimators.classification import EnsembleClassifier as EnsembleClassifier
-from ntkgp.estimators.classification import GPClassifier as GPClassifier
+from ntkgp.estimators.ensemble_classifier import EnsembleClassifier as EnsembleClassifier
+from ntkgp.estimators.ensemble_regressor import EnsembleRegressor as EnsembleRegressor
 from ntkgp.estimators.files import load as load
-from ntkgp.estimators.regression import EnsembleRegressor as EnsembleRegressor
-from ntkgp.estimators.regression import GPRegressor as GPRegressor
+from ntkgp.estimators.gp_classifier import GPClassifier as GPClassifier
+from ntkgp.estimators.gp_regressor import GPRegressor as GPRegressor

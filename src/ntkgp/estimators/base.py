@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ntkgp.estimators.preparation import Scaler, candidates, seed_of
+from ntkgp.estimators.preparation import Scaler, candidates, check_counts, seed_of
 from ntkgp.networks import Network
 
 _OPTIONS: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
@@ -61,19 +61,14 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return np.random.default_rng(self.seed_)
 
     def _sizes(self) -> dict[str, int]:
-        """Those of the default network that the estimator has."""
-        sizes = {name: getattr(self, name) for name in ("width", "depth") if hasattr(self, name)}
-        for name, value in sizes.items():
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")
-        return sizes
+        """Of the default network."""
+        return {"depth": self.depth}
 
     def _candidates(self, output_dim: int) -> list[Network]:
         """The user's network, or the default ones of the activation."""
         self.output_dim_ = output_dim
-        return candidates(
-            self.network, self.input_shape_, output_dim, self.activation, self._sizes()
-        )
+        sizes = check_counts(**self._sizes())
+        return candidates(self.network, self.input_shape_, output_dim, self.activation, sizes)
 
     def fitted_network(self) -> Network:
         """The network that was trained, or whose law was computed."""

@@ -13,9 +13,11 @@ import numpy as np
 
 from ntkgp import __version__
 from ntkgp.estimators.base import TableEstimator
-from ntkgp.estimators.classification import EnsembleClassifier, GPClassifier
+from ntkgp.estimators.ensemble_classifier import EnsembleClassifier
+from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
+from ntkgp.estimators.gp_classifier import GPClassifier
+from ntkgp.estimators.gp_regressor import GPRegressor
 from ntkgp.estimators.preparation import Scaler, users_network
-from ntkgp.estimators.regression import EnsembleRegressor, GPRegressor
 from ntkgp.networks import LayeredNetwork, Network
 from ntkgp.serialization import NetworkNeeded, Packed, pack, unpack
 

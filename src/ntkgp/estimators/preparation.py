@@ -94,6 +94,14 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+def check_counts(**counts: int) -> dict[str, int]:
+    """The counts, or an error for the first that is no integer of at least 1."""
+    for name, value in counts.items():
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")
+    return counts
+
+
 def candidates(
     network: Any, input_shape: tuple[int, ...], output_dim: int, activation: str, sizes: Any
 ) -> list[Network]:
@@ -193,10 +201,7 @@ def default_trainer(
     """Adam with cosine decay over at least `min_steps` steps and `min_epochs` epochs."""
     import optax
 
-    counts = {"min_steps": min_steps, "min_epochs": min_epochs, "batch_size": batch_size}
-    for name, value in counts.items():
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")
+    check_counts(min_steps=min_steps, min_epochs=min_epochs, batch_size=batch_size)
     if not 0 < learning_rate < float("inf"):
         raise ValueError(f"learning_rate must be a finite number > 0; got {learning_rate!r}.")
 

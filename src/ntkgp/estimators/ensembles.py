@@ -1,0 +1,63 @@
+"""What both ensemble estimators share: how their members are trained."""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ntkgp.ensemble import Ensemble, fit
+from ntkgp.estimators.base import TableEstimator
+from ntkgp.estimators.preparation import default_trainer
+from ntkgp.methods import get_method
+from ntkgp.networks import Network
+from ntkgp.training import Trainer
+
+
+class EnsembleEstimator(TableEstimator):
+    """An estimator whose model is an `Ensemble`."""
+
+    method: str
+    members: int
+    width: int
+    learning_rate: float
+    min_steps: int
+    min_epochs: int
+    batch_size: int
+    weight_decay: float
+    trainer: Trainer | None
+    verbose: bool
+    ensemble_: Ensemble
+
+    def _sizes(self) -> dict[str, int]:
+        return {"width": self.width, **super()._sizes()}
+
+    def _trainer(self, n: int) -> Trainer:
+        """The user's trainer, or the default one for n rows."""
+        return self.trainer or default_trainer(
+            n, self.learning_rate, self.min_steps, self.min_epochs, self.batch_size
+        )
+
+    def _train(
+        self,
+        net: Network,
+        x: NDArray[Any],
+        targets: NDArray[Any],
+        noise_std: float,
+        **options: Any,
+    ) -> Ensemble:
+        """Members trained on scaled targets; `options` are those of `ntkgp.fit`."""
+        return fit(
+            net,
+            x,
+            targets,
+            method=self.method,
+            members=self.members,
+            noise_std=noise_std,
+            weight_decay=0.0 if get_method(self.method).anchor else self.weight_decay,
+            seed=self.seed_,
+            trainer=self._trainer(len(x)),
+            progress=bool(self.verbose),
+            **options,
+        )
+
+    def fitted_network(self) -> Network:
+        return self.ensemble_.learner.net

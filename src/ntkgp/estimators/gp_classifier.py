@@ -1,0 +1,103 @@
+"""The exact law of infinite width as a classifier."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp.calibration import mean_prior_var
+from ntkgp.estimators.classification import Classifier
+from ntkgp.estimators.preparation import with_kernel
+from ntkgp.networks import Network
+from ntkgp.posterior import Posterior, get_law
+
+
+class GPClassifier(Classifier):
+    """The exact law of an infinitely wide ensemble as a classifier; by default NTKGP.
+
+    A Gaussian process regresses on one-hot targets times κ; the probabilities are
+    ∫ softmax(z/T) p(dz) under its posterior, by Monte Carlo. Rows are held out for T as in
+    `EnsembleClassifier`.
+
+    Args:
+        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", a name in `ntkgp.LAWS`.
+        noise_std: standard deviation σ of the noise on the scaled targets; the paper's is 0.1.
+        target_scale, target_scale_grid: as in `EnsembleClassifier`, with ζ₀ the mean of the prior
+            kernel at (x, x).
+        network: a `LayeredNetwork`, or a function (input_shape, output_dim) that makes one.
+        depth, activation: of the default network.
+        samples: of the posterior, for predictions.
+        validation_samples: of the posterior, for T.
+        jitter: added to the diagonal of the training kernel.
+        validation_fraction, random_state: as in `EnsembleClassifier`.
+
+    Attributes:
+        posterior_: the `Posterior`.
+        zeta_0_, kappa_, temperature_, classes_: as in `EnsembleClassifier`.
+
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> GPClassifier(random_state=0).fit(X, X[:, 0] > 0).predict_proba(X[:2]).shape
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        law: str = "ntkgp",
+        *,
+        noise_std: float = 0.1,
+        target_scale: float | None = None,
+        target_scale_grid: tuple[float, ...] = (1.0,),
+        network: Any = None,
+        depth: int = 2,
+        activation: str = "relu",
+        samples: int = 100,
+        validation_samples: int = 10,
+        jitter: float = 1e-6,
+        validation_fraction: float = 0.1,
+        random_state: Any = None,
+    ) -> None:
+        self.law = law
+        self.noise_std = noise_std
+        self.target_scale = target_scale
+        self.target_scale_grid = target_scale_grid
+        self.network = network
+        self.depth = depth
+        self.activation = activation
+        self.samples = samples
+        self.validation_samples = validation_samples
+        self.jitter = jitter
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "GPClassifier":
+        """Condition on rows X and classes y (n,)."""
+        law = get_law(self.law)
+        x, labels = self._check_xy(X, y)
+        rng = self._start()
+        net = with_kernel(self._candidates(len(self.classes_))[0])
+        self.zeta_0_ = mean_prior_var(net, law, x)
+        condition = partial(
+            Posterior, net, law=self.law, noise_std=self.noise_std, jitter=self.jitter
+        )
+        sampled = partial(self._sampled, n_samples=self.validation_samples)
+        self.posterior_ = self._best_fit(x, labels, rng, condition, sampled)
+        return self
+
+    def _sampled(self, posterior: Posterior, x: NDArray[Any], n_samples: int) -> NDArray[Any]:
+        """z ~ the law at each x, (n_samples, n, classes).
+
+        All x share one draw of the normals: their marginals are right, which is all that class
+        probabilities need, and a row's prediction does not depend on its neighbours.
+        """
+        law = posterior.predict(x)
+        shape = (-(-n_samples // 2), 1, len(self.classes_))
+        half = np.random.default_rng([self.seed_, 1]).standard_normal(shape)
+        pairs = np.concatenate([half, -half])  # so that no class is favoured
+        return law.mean + np.sqrt(law.epistemic_var) * pairs[:n_samples]
+
+    def fitted_network(self) -> Network:
+        return self.posterior_.net
+
+    def _logits(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._sampled(self.posterior_, x, self.samples)

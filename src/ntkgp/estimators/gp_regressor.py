@@ -1,0 +1,102 @@
+"""The exact law of infinite width as a regressor."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp.distributions import Normal
+from ntkgp.estimators.preparation import choose, with_kernel
+from ntkgp.estimators.regression import Joint, Regressor
+from ntkgp.networks import Network
+from ntkgp.posterior import Posterior, get_law
+
+
+class GPRegressor(Regressor):
+    """The exact law of an infinitely wide ensemble; by default the NTKGP posterior.
+
+    Inputs and targets are standardised inside. Noise level, prior scale and activation are those
+    of highest marginal likelihood, on 1,000 rows at the most.
+
+    Args:
+        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", a name in `ntkgp.LAWS`.
+        noise_std: standard deviation of the observation noise in the units of y; None to choose it.
+        network: a `LayeredNetwork`, or a function (input_shape, output_dim) that makes one; None
+            for a multi-layer perceptron of `depth` hidden layers.
+        activation: of the default network, "relu", "erf", "gelu", or "auto".
+        jitter: added to the diagonal of the training kernel, relative to the prior scale; the
+            noise-free "deep-ensemble" law needs some.
+        random_state: which rows the marginal likelihood is computed on.
+
+    Attributes:
+        posterior_: the `Posterior`, on standardised data.
+        noise_std_, target_scale_, evidence_: as in `EnsembleRegressor`.
+
+    >>> X = np.linspace(-1, 1, 30)[:, None]
+    >>> model = GPRegressor().fit(X, np.sin(3 * X[:, 0]))
+    >>> mean, std = model.predict([[0.0], [4.0]], return_std=True)
+    >>> bool(std[1] > 10 * std[0])
+    True
+    """
+
+    def __init__(
+        self,
+        law: str = "ntkgp",
+        *,
+        noise_std: float | None = None,
+        network: Any = None,
+        depth: int = 2,
+        activation: str = "auto",
+        jitter: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.law = law
+        self.noise_std = noise_std
+        self.network = network
+        self.depth = depth
+        self.activation = activation
+        self.jitter = jitter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "GPRegressor":
+        """Condition on rows X and targets y, (n,) or (n, targets)."""
+        law = get_law(self.law)
+        x, targets = self._check_xy(X, y)
+        nets = [with_kernel(net) for net in self._candidates(targets.shape[1])]
+        choice = choose(nets, x, targets, law.trained, self._start(), self._given_noise())
+        self.evidence_ = choice.evidence.log_marginal_likelihood
+        self.target_scale_ = 1 / choice.evidence.scale
+        noise_std = choice.evidence.noise_std
+        self.noise_std_ = noise_std * self.y_scaler_.std
+        self.posterior_ = Posterior(
+            with_kernel(choice.net),
+            x,
+            targets * self.target_scale_,
+            law=self.law,
+            noise_std=noise_std * self.target_scale_,
+            jitter=self.jitter,
+        )
+        return self
+
+    def fitted_network(self) -> Network:
+        return self.posterior_.net
+
+    def _predict_standardised(self, x: NDArray[Any]) -> Normal:
+        return self.posterior_.predict(x).rescaled(1 / self.target_scale_, 0.0)
+
+    def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self.posterior_.mean(x) / self.target_scale_
+
+    def _joint(self, x: NDArray[Any]) -> Joint:
+        covariance = self.posterior_.covariance(x) / self.target_scale_**2
+        outputs = self.posterior_.y.shape[1]
+        return Joint(
+            self._mean(x),
+            np.repeat(covariance[..., None], outputs, axis=-1),
+            (self.posterior_.noise_std / self.target_scale_) ** 2,
+        )
+
+    def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
+        functions = self.posterior_.sample(x, n_samples, seed)
+        noise = np.random.default_rng([seed, 1]).standard_normal(functions.shape)
+        return (functions + self.posterior_.noise_std * noise) / self.target_scale_
