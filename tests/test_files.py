@@ -19,7 +19,14 @@ from sklearn.exceptions import NotFittedError
 
 import ntkgp
 from helpers import architectures, without_kernel
-from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
+from ntkgp import (
+    ConjugateGradients,
+    EnsembleClassifier,
+    EnsembleRegressor,
+    GPClassifier,
+    GPRegressor,
+    Refined,
+)
 from ntkgp.layers import Dense, LeakyRelu, Serial
 from ntkgp.serialization import Packed, pack, unpack
 
@@ -659,3 +666,11 @@ def test_models_can_be_pickled_and_cloned(name):
     fresh = clone(model)
     assert fresh.get_params() == model.get_params()
     assert not any(attribute.endswith("_") for attribute in vars(fresh))
+
+
+@pytest.mark.parametrize("solver", [Refined(), ConjugateGradients(rank=10)], ids=repr)
+def test_models_of_any_solver_come_back(solver, tmp_path):
+    model = GPRegressor(solver=solver, random_state=0).fit(X, Y)
+    again = saved_and_loaded(model, tmp_path)
+    assert again.solver == solver
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

@@ -111,7 +111,7 @@ class Posterior:
         if not self.law.is_posterior:
             prior = TrainingKernel(net, self.x, self.law.prior, self.target_var)
             self._prior = _held(prior) if held else prior
-        self._weights = self._inverse.solve(self.y)
+        self.weights = self._inverse.solve(self.y)
 
     def state(self) -> dict[str, Any]:
         """All that it holds, the factorisation included, for `from_state`."""
@@ -130,7 +130,7 @@ class Posterior:
         inputs = self._inputs(x)
         batches = self._batches(len(inputs))
         means = [
-            kernel_matrix(self.net, self.law.trained, inputs[rows], self.x) @ self._weights
+            kernel_matrix(self.net, self.law.trained, inputs[rows], self.x) @ self.weights
             for rows in batches
         ]
         return np.concatenate(means)
@@ -169,7 +169,7 @@ class Posterior:
                 'marginal likelihood; "nngp" and "ntkgp" have one.'
             )
         n, c = self.y.shape
-        fit = np.sum(self.y * self._weights)
+        fit = np.sum(self.y * self.weights)
         log_det = self._inverse.log_det()
         return float(-0.5 * (fit + c * log_det + c * n * np.log(2 * np.pi)))
 
@@ -187,7 +187,7 @@ class Posterior:
         """μ, and Σ - k_tt, whole or its diagonal only."""
         if self._prior is None:
             trained_dt = kernel_matrix(self.net, self.law.trained, self.x, inputs)
-            return trained_dt.T @ self._weights, -self._inverse.quadratic(trained_dt, diagonal)
+            return trained_dt.T @ self.weights, -self._inverse.quadratic(trained_dt, diagonal)
 
         def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
             return np.einsum("ni,ni->i", a, b) if diagonal else a.T @ b
@@ -197,7 +197,7 @@ class Posterior:
         a_t = self._inverse.solve(trained_dt)  # Aᵀ = (T_dd + σ²I)⁻¹ T_dt
         mixed = product(a_t, prior_dt)
         correction = product(a_t, self._prior.times(a_t)) - mixed - mixed.T
-        return trained_dt.T @ self._weights, correction
+        return trained_dt.T @ self.weights, correction
 
 
 def _held(kernel: TrainingKernel) -> Panels:

@@ -18,7 +18,14 @@ from ntkgp.networks import LayeredNetwork, Network
 from ntkgp.noise import ConstantNoise, LearnedNoise
 from ntkgp.panels import Panels
 from ntkgp.posterior import Posterior
-from ntkgp.solvers import CholeskyInverse, IterativeInverse, NystromInverse
+from ntkgp.solvers import (
+    Cholesky,
+    CholeskyInverse,
+    ConjugateGradients,
+    IterativeInverse,
+    NystromInverse,
+    Refined,
+)
 from ntkgp.training_kernel import TrainingKernel
 
 _NOISE = {kind.__name__: kind for kind in (ConstantNoise, LearnedNoise)}
@@ -46,7 +53,7 @@ _POSTERIOR = {
     "target_var",
     "_prior",
     "_inverse",
-    "_weights",
+    "weights",
 }
 
 
@@ -239,6 +246,9 @@ _KINDS = {
     "learner": _Kind(Baselearner, _learner_to_plain, _learner_from_plain),
     "ensemble": _Kind(Ensemble, _ensemble_to_plain, _ensemble_from_plain),
     "posterior": _Kind(Posterior, Posterior.state, _posterior_from_plain),
+    "cholesky": _dataclass_kind(Cholesky),
+    "refined": _dataclass_kind(Refined),
+    "conjugate gradients": _dataclass_kind(ConjugateGradients),
     "panels": _dataclass_kind(Panels),
     "training kernel": _dataclass_kind(TrainingKernel),
     "cholesky inverse": _dataclass_kind(CholeskyInverse),

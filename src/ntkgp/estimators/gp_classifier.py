@@ -11,6 +11,7 @@ from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.preparation import with_kernel
 from ntkgp.networks import Network
 from ntkgp.posterior import Posterior, get_law
+from ntkgp.solvers import Cholesky, Solver
 
 
 class GPClassifier(Classifier):
@@ -30,7 +31,9 @@ class GPClassifier(Classifier):
         samples: of the posterior, for predictions.
         validation_samples: of the posterior, for T.
         jitter: added to the diagonal of the training kernel.
-        validation_fraction, random_state: as in `EnsembleClassifier`.
+        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. Tables beyond memory
+            take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
+        validation_fraction, random_state, verbose: as in `EnsembleClassifier`.
 
     Attributes:
         posterior_: the `Posterior`.
@@ -54,8 +57,10 @@ class GPClassifier(Classifier):
         samples: int = 100,
         validation_samples: int = 10,
         jitter: float = 1e-6,
+        solver: Solver | None = None,
         validation_fraction: float = 0.1,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.law = law
         self.noise_std = noise_std
@@ -67,8 +72,10 @@ class GPClassifier(Classifier):
         self.samples = samples
         self.validation_samples = validation_samples
         self.jitter = jitter
+        self.solver = solver
         self.validation_fraction = validation_fraction
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> "GPClassifier":
         """Condition on rows X and classes y (n,)."""
@@ -78,7 +85,13 @@ class GPClassifier(Classifier):
         net = with_kernel(self._candidates(len(self.classes_))[0])
         self.zeta_0_ = mean_prior_var(net, law, x)
         condition = partial(
-            Posterior, net, law=self.law, noise_std=self.noise_std, jitter=self.jitter
+            Posterior,
+            net,
+            law=self.law,
+            noise_std=self.noise_std,
+            jitter=self.jitter,
+            solver=self.solver or Cholesky(),
+            progress=bool(self.verbose),
         )
         sampled = partial(self._sampled, n_samples=self.validation_samples)
         self.posterior_ = self._best_fit(x, labels, rng, condition, sampled)

@@ -10,6 +10,7 @@ from ntkgp.estimators.preparation import choose, with_kernel
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.networks import Network
 from ntkgp.posterior import Posterior, get_law
+from ntkgp.solvers import Cholesky, Solver
 
 
 class GPRegressor(Regressor):
@@ -26,7 +27,10 @@ class GPRegressor(Regressor):
         activation: of the default network, "relu", "erf", "gelu", or "auto".
         jitter: added to the diagonal of the training kernel, relative to the prior scale; the
             noise-free "deep-ensemble" law needs some.
+        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. Tables beyond memory
+            take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
         random_state: which rows the marginal likelihood is computed on.
+        verbose: show progress.
 
     Attributes:
         posterior_: the `Posterior`, on standardised data.
@@ -48,7 +52,9 @@ class GPRegressor(Regressor):
         depth: int = 2,
         activation: str = "auto",
         jitter: float = 1e-6,
+        solver: Solver | None = None,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.law = law
         self.noise_std = noise_std
@@ -56,7 +62,9 @@ class GPRegressor(Regressor):
         self.depth = depth
         self.activation = activation
         self.jitter = jitter
+        self.solver = solver
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> "GPRegressor":
         """Condition on rows X and targets y, (n,) or (n, targets)."""
@@ -75,6 +83,8 @@ class GPRegressor(Regressor):
             law=self.law,
             noise_std=noise_std * self.target_scale_,
             jitter=self.jitter,
+            solver=self.solver or Cholesky(),
+            progress=bool(self.verbose),
         )
         return self
 
