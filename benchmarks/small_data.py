@@ -1,0 +1,82 @@
+"""Small problems from data to predictions, in seconds: Figure 1's, and a table of 1,000 rows.
+
+Peers: scikit-learn's GaussianProcessRegressor with its hyperparameters fitted, and as many of its
+MLPRegressors as our ensemble has members. Each has its own defaults, ours too. Times are of a
+second fit in the same process, with what JAX compiled in the first; the first is beside it.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import ntkgp
+from common import best_seconds, main
+
+MEMBERS = 10
+
+
+def toy() -> tuple[Any, Any]:
+    train = ntkgp.data.load("toy").train
+    return train.x, train.y.ravel()
+
+
+def table() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 8))
+    return x, np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.standard_normal(1000)
+
+
+def scikit_gp(x: Any, y: Any) -> None:
+    kernel = ConstantKernel() * RBF(np.ones(x.shape[1])) + WhiteKernel()
+    GaussianProcessRegressor(kernel, normalize_y=True).fit(x, y).predict(x, return_std=True)
+
+
+def scikit_networks(x: Any, y: Any) -> None:
+    for seed in range(MEMBERS):
+        network = make_pipeline(
+            StandardScaler(), MLPRegressor((128, 128), max_iter=500, random_state=seed)
+        )
+        TransformedTargetRegressor(network, transformer=StandardScaler()).fit(x, y).predict(x)
+
+
+def ours(make: Callable[[], Any]) -> Callable[[Any, Any], None]:
+    return lambda x, y: make().fit(x, y).predict(x, return_std=True)
+
+
+RUNS: dict[str, Callable[[Any, Any], None]] = {
+    "EnsembleRegressor": ours(lambda: ntkgp.EnsembleRegressor(members=MEMBERS, random_state=0)),
+    "GPRegressor": ours(lambda: ntkgp.GPRegressor(random_state=0)),
+    "scikit-learn's GaussianProcessRegressor": scikit_gp,
+    f"{MEMBERS} of scikit-learn's MLPRegressor": scikit_networks,
+}
+
+
+def run() -> list[dict[str, Any]]:
+    warnings.simplefilter("ignore")  # of peers that stop before they converge
+    rows = []
+    for name, (x, y) in {"toy": toy(), "table": table()}.items():
+        calls = {model: lambda f=f, x=x, y=y: f(x, y) for model, f in RUNS.items()}
+        first = {}
+        for model, call in calls.items():
+            started = time.perf_counter()
+            call()
+            first[model] = time.perf_counter() - started
+        seconds = best_seconds(calls, repeats=2)
+        for model, value in seconds.items():
+            row = {"problem": f"{name}, {len(x)} rows", "model": model, "seconds": value}
+            ratio = value / seconds["EnsembleRegressor"]
+            rows.append(row | {"first": first[model], "seconds / EnsembleRegressor": ratio})
+    return rows
+
+
+if __name__ == "__main__":
+    main("small_data", run)
