@@ -158,10 +158,12 @@ def cell(runs: list[dict[str, Any]], name: str, model: str, metric: str, publish
     values = [run[metric] for run in runs if (run["set"], run["model"]) == (name, model)]
     if not values:
         return ""
-    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     digits = 5 if name.startswith("naval") and metric == "rmse" else 3
     star = "*" if round(np.mean(values), 2) < published else ""
-    return f"{np.mean(values):.{digits}f} ± {error:.{digits}f} ({len(values)}){star}"
+    shown = f"{np.mean(values):.{digits}f}"
+    if len(values) > 1:
+        shown += f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.{digits}f}"
+    return f"{shown} ({len(values)}){star}"
 
 
 if __name__ == "__main__":
