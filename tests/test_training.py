@@ -306,6 +306,12 @@ def test_plans_suit_network_and_device():
         choose_plan(dense, 10, "all")
 
 
+def test_gauss_newton_forecasts_its_memory():
+    x = np.zeros((200_000, 1))
+    with pytest.raises(ntkgp.NotEnoughMemory, match=r"200,000 rows of 1 targets.*Descent"):
+        fit(ntkgp.mlp(1, width=4), x, x, members=1)
+
+
 def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
     fit(ntkgp.mlp(1, width=8), X, Y, members=2, progress=True)
     assert "2 at once, together" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ntkgp.member import Baselearner, TrainingSet
+from ntkgp.memory import require
 from ntkgp.networks import squared_norm
 from ntkgp.noise import ConstantNoise
 from ntkgp.progress import note, progress_bar
@@ -20,6 +21,7 @@ from ntkgp.training.common import Data, Draw, Trained, check_positive, offsets, 
 from ntkgp.training.plans import Plan, choose_plan
 from ntkgp.typing import Params
 
+_COPIES = 4  # of a member's Gram matrix that one step holds
 _ROUNDING = 4  # times n · eps · mean diagonal: the least damping that a Gram matrix resolves
 
 
@@ -103,6 +105,13 @@ class GaussNewton:
         k = len(draws.batch_key)
         plan = choose_plan(learner.net, k, self.plan, self.members_at_once)
         note(f"members: {plan}", progress)
+        residuals = data.y.size
+        require(
+            _COPIES * plan.at_once * residuals**2 * data.y.dtype.itemsize,
+            f"GaussNewton on {len(data.x):,} rows of {data.y.shape[1]} targets, {plan.at_once} members "
+            "at once,",
+            "Train with Descent, or with a smaller members_at_once.",
+        )
         with progress_bar(self.max_steps * ceil(k / plan.at_once), "Gauss-Newton", progress) as bar:
             solved = [self._solve(plan, learner, data, group, bar) for group in plan.groups(draws)]
         state, traces = zip(*solved, strict=True)
