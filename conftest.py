@@ -1,5 +1,7 @@
-"""What doctests may use without importing it."""
+"""How the tests compile what they run, and what doctests may use without importing it."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import jax
@@ -16,23 +18,26 @@ install_import_hook(
 )
 
 
+def pytest_configure(config):
+    """A directory in which workers, and the processes they start, find what one has compiled."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        directory = tempfile.TemporaryDirectory(prefix="ntkgp-compiled-")
+        config.add_cleanup(directory.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = directory.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures of a whole module, which compile too
+def pytest_runtest_setup(item):
+    """Most tests run many small programs once each: less optimisation halves their time."""
+    runs_long = item.get_closest_marker("optimised") or item.get_closest_marker("slow")
+    jax.config.update("jax_disable_most_optimizations", not runs_long)
+
+
 @pytest.fixture(autouse=True)
 def _names_for_doctests(doctest_namespace):
     import ntkgp
 
     doctest_namespace.update(jax=jax, jnp=jnp, np=np, ntkgp=ntkgp)
-
-
-@pytest.fixture(scope="module")
-def _compile_quickly():
-    """For tests of many small programs that run once each: less optimisation halves their time."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-def pytest_collection_modifyitems(items):
-    """The guide's examples are such tests."""
-    for item in items:
-        if item.path.suffix == ".md":
-            item.add_marker(pytest.mark.usefixtures("_compile_quickly"))

@@ -113,22 +113,18 @@ def smallest_eigenvalue(matrix):
     return values[0] / np.abs(values).max()
 
 
+@partial(jax.jit, static_argnums=0)
 def dense_jacobian(f, params, x):
     """The Jacobian of f(params, x) by reverse mode in one piece, (n·c, parameters)."""
-
-    @jax.jit
-    def jacobian(params, x):
-        rows = jax.eval_shape(f, params, x).size
-        leaves = jax.tree.leaves(jax.jacrev(f)(params, x))
-        return jnp.concatenate([leaf.reshape(rows, -1) for leaf in leaves], axis=1)
-
-    return jacobian(params, x)
+    rows = jax.eval_shape(f, params, x).size
+    leaves = jax.tree.leaves(jax.jacrev(f)(params, x))
+    return jnp.concatenate([leaf.reshape(rows, -1) for leaf in leaves], axis=1)
 
 
 def flat(tree, like):
     """A tree of numbers, one for each leaf, as one vector as long as the parameters."""
     pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(like), strict=True)
-    return jnp.concatenate([jnp.full(leaf.size, value) for value, leaf in pairs])
+    return np.concatenate([np.full(leaf.size, value) for value, leaf in pairs])
 
 
 def without_kernel(net):

@@ -27,8 +27,6 @@ from ntkgp.adapters.readout import find_readout
 from ntkgp.methods import Tangent
 from ntkgp.networks import squared_norm
 
-pytestmark = pytest.mark.usefixtures("_compile_quickly")
-
 BIAS_VAR, SCALE_VAR = 0.1**2, 0.2**2
 
 

@@ -31,13 +31,6 @@ def name_of(model):
     return type(model).__name__
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compile_fast():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 # Tables by kind. Few shapes, because each is compiled anew.
 
 

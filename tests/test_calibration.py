@@ -22,6 +22,7 @@ from ntkgp.member import Baselearner, member_keys
 X = np.random.default_rng(0).normal(size=(6, 3))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("method", ["ntkgp-param", "ntkgp-fn", "rp-param", "rp-fn"])
 def test_zeta_0_is_the_second_moment_of_untrained_members(method):
     net = ntkgp.mlp(3, 2, width=128)

@@ -11,9 +11,9 @@ from ntkgp.report.closeness import closeness
 
 SMALL = [
     "--set",
-    "width=16",
+    "width=8",
     "--set",
-    "members=3",
+    "members=2",
     "--set",
     "max_steps=3",
     "--set",
@@ -33,7 +33,7 @@ def test_reproduce_writes_results_figures_and_table(small_run):
     contents = results.load(small_run / "toy.json")
     assert [run["method"] for run in contents["runs"]] == list(toy.ToyConfig().methods)
     assert set(contents["laws"]) == {"nngp", "deep-ensemble", "randomised-prior", "ntkgp"}
-    assert contents["config"]["width"] == 16
+    assert contents["config"]["width"] == 8
     assert contents["versions"]["jax"]
     for name in ("figure-1.png", "figure-1.svg", "ensemble-sizes.png", "toy-closeness.txt"):
         assert (small_run / name).stat().st_size > 100
@@ -53,7 +53,7 @@ def test_an_interrupted_run_continues(small_run, capsys):
 
 
 def test_another_configuration_does_not_overwrite_results(small_run, capsys):
-    assert main(["reproduce", "toy", "--out", str(small_run), *SMALL, "--set", "width=8"]) == 2
+    assert main(["reproduce", "toy", "--out", str(small_run), *SMALL, "--set", "width=4"]) == 2
     assert "another configuration" in capsys.readouterr().err
 
 
@@ -140,8 +140,8 @@ def test_closeness_of_exact_draws_is_one():
 
 
 def test_the_paper_s_solver_runs_all_methods(tmp_path):
-    config = toy.ToyConfig(
-        solver="gradient-descent", width=8, members=2, gd_steps=10, max_steps=2, ensembles=1
+    config = toy.ToyConfig(  # of the size above, so that part of what is compiled serves both
+        solver="gradient-descent", width=8, members=2, gd_steps=10, max_steps=3, ensembles=1
     )
     path = toy.run(config, tmp_path, progress=False, say=lambda _: None)
     assert len(results.load(path)["runs"]) == 6
@@ -152,7 +152,7 @@ def test_widths_run_and_report(tmp_path, capsys):
         "--set",
         "widths=8",
         "--set",
-        "members=3",
+        "members=2",
         "--set",
         "ensembles=2",
         "--set",

@@ -49,13 +49,6 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compile_fast():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @cache
 def fitted(name):
     model, y = MODELS[name]

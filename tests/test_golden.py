@@ -67,8 +67,15 @@ def build_residual(case, phi, scales):
 BUILDERS = {"mlp": build_mlp, "conv": build_conv, "resmlp": build_residual}
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-9), (np.float32, 2e-5)])
-@pytest.mark.parametrize("name", CASES)
+def precisions():
+    """Both of every case, though the larger programs of convolutions only once in a quick run."""
+    for name, case in CASES.items():
+        yield name, np.float64, 1e-9
+        is_slow = case["kind"] == "conv" and name != "conv_cc_relu_gap_1"
+        yield pytest.param(name, np.float32, 2e-5, marks=[pytest.mark.slow] if is_slow else [])
+
+
+@pytest.mark.parametrize(("name", "dtype", "tolerance"), list(precisions()))
 def test_kernels_equal_the_golden_numbers(name, dtype, tolerance):
     case = CASES[name]
     scales = {"w_std": case["w_std"], "b_std": case["b_std"]}

@@ -7,10 +7,9 @@ import pytest
 
 import ntkgp
 from helpers import architectures, dense_jacobian, flat, inputs_for
+from ntkgp import empirical
 from ntkgp import kernels as kernel_module
 from ntkgp.networks import scale
-
-pytestmark = pytest.mark.usefixtures("_compile_quickly")
 
 ARCHITECTURES = architectures(8)
 
@@ -23,7 +22,7 @@ def test_blocks_equal_the_whole(name):
     pair = kernel_module._BUFFERS * 8 * net.entries_per_pair()  # bytes of one pair of inputs
     blocked = ntkgp.kernel_matrices(net, x1, x2, block_bytes=4 * pair)
     with jax.enable_x64(True):
-        at_once = net.kernel(jnp.asarray(x1), jnp.asarray(x2))
+        at_once = jax.jit(net.kernel)(jnp.asarray(x1), jnp.asarray(x2))
     for which in ("nngp", "ntk"):
         np.testing.assert_allclose(getattr(blocked, which), getattr(whole, which), rtol=1e-13)
         np.testing.assert_allclose(getattr(whole, which), getattr(at_once, which), rtol=1e-13)
@@ -37,14 +36,24 @@ def test_symmetric_matrices_are_symmetric_and_their_diagonal_is_exact(name, dtyp
     # Between two sets, equal points have an angle of √eps, not 0, in a kernel with an arc cosine.
     tolerance = 2e-5 if dtype == np.float32 else 1e-7
     pair = kernel_module._BUFFERS * np.dtype(dtype).itemsize * net.entries_per_pair()
-    for which, function in {"nngp": ntkgp.nngp, "ntk": ntkgp.ntk}.items():
-        matrix = function(net, x, block_bytes=4 * pair)
+    matrices = ntkgp.kernel_matrices(net, x, block_bytes=4 * pair)
+    diagonals = ntkgp.kernel_matrices(net, x, diagonal=True)
+    precise = ntkgp.kernel_matrices(net, x.astype(np.float64), x.astype(np.float64))
+    for matrix, diagonal, expected in zip(matrices, diagonals, precise, strict=True):
         np.testing.assert_array_equal(matrix, matrix.T)
-        np.testing.assert_array_equal(np.diag(matrix), function(net, x, diagonal=True))
-        precise = getattr(
-            ntkgp.kernel_matrices(net, x.astype(np.float64), x.astype(np.float64)), which
+        np.testing.assert_allclose(np.diag(matrix), diagonal, rtol=10 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(matrix, expected, rtol=tolerance)
+
+
+def test_each_kernel_alone_is_that_of_both():
+    net = ARCHITECTURES["residual"]
+    x1, x2 = inputs_for(net, 5), inputs_for(net, 5, seed=1)
+    for which, function in {"nngp": ntkgp.nngp, "ntk": ntkgp.ntk}.items():
+        expected = getattr(ntkgp.kernel_matrices(net, x1, x2), which)
+        np.testing.assert_allclose(function(net, x1, x2), expected, rtol=1e-13)
+        np.testing.assert_array_equal(
+            kernel_module.kernel_matrix(net, which, x1, x2), function(net, x1, x2)
         )
-        np.testing.assert_allclose(matrix, precise, rtol=tolerance)
 
 
 def test_each_symmetric_block_is_computed_once(monkeypatch):
@@ -128,9 +137,9 @@ def test_a_second_empirical_ntk_compiles_nothing():
     net = ntkgp.mlp(2, width=5)
     params, x = net.init(jax.random.key(0)), jnp.ones((3, 2))
     ntkgp.empirical_ntk(net.apply, params, x)
-    compiled = kernel_module._jacobian_rows._cache_size()
+    compiled = empirical._jacobian_rows._cache_size()
     ntkgp.empirical_ntk(net.apply, params, x + 1)
-    assert kernel_module._jacobian_rows._cache_size() == compiled
+    assert empirical._jacobian_rows._cache_size() == compiled
 
 
 def test_bad_options_are_refused_in_words():

@@ -1,7 +1,7 @@
 """Each layer's two faces agree with each other and with brute force."""
 
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,9 @@ from helpers import (
     architectures,
     assert_covariance,
     assert_not_covariance,
+    dense_jacobian,
     draws,
+    flat,
     inputs_for,
     some_slow,
 )
@@ -86,31 +88,35 @@ def test_duals_are_finite_for_zero_and_for_large_inputs(phi):
 
 
 ARCHITECTURES = list(architectures(8))
+WIDTH = 96
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_random_networks_have_the_nngp_kernel(name, parameterization):
-    net = architectures(128, parameterization)[name]
+    net = architectures(WIDTH, parameterization)[name]
     x = jnp.asarray(inputs_for(net, 4), jnp.float32)
     outputs = draws(lambda key: net.apply(net.init(key), x)[:, 0], 2000)
-    assert_covariance(outputs, ntkgp.nngp(net, np.asarray(x)))
-    assert_not_covariance(outputs, ntkgp.ntk(net, np.asarray(x)))  # the control
+    expected = ntkgp.kernel_matrices(net, np.asarray(x))
+    assert_covariance(outputs, expected.nngp)
+    assert_not_covariance(outputs, expected.ntk)  # the control
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_random_networks_have_the_ntk_on_average(name, parameterization):
     """The mean of the empirical NTK over draws, up to its O(1/width) bias, is Θ."""
-    net = architectures(128, parameterization)[name]
+    net = architectures(WIDTH, parameterization)[name]
     x = jnp.asarray(inputs_for(net, 4), jnp.float32)
     empirical = draws(lambda key: net.tangent_gram(net.init(key), x), 400)
-    expected = ntkgp.ntk(net, np.asarray(x))
+    wrong, expected = ntkgp.kernel_matrices(net, np.asarray(x))  # 𝒦 is the control
     std_error = empirical.std(axis=0, ddof=1) / len(empirical) ** 0.5
-    bias = 4 / 128 * np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    bias = 4 / WIDTH * np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
     assert np.all(np.abs(empirical.mean(axis=0) - expected) < 5 * std_error + bias)
-    wrong = ntkgp.nngp(net, np.asarray(x))  # the control
     assert not np.all(np.abs(empirical.mean(axis=0) - wrong) < 5 * std_error + bias)
 
 
+@pytest.mark.optimised
 def test_empirical_ntk_concentrates_as_width_grows():
     x = jnp.linspace(-1, 1, 4)[:, None]
     spread = []
@@ -268,27 +274,24 @@ def test_serial_of_layers_is_hashable_and_equal_by_value():
     assert Serial((Identity(),)) != Serial((GlobalAvgPool(),))
 
 
-@pytest.mark.parametrize("metric", ["prior", "gradient"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_tangent_gram_equals_the_jacobian_product(name, metric):
-    from helpers import dense_jacobian, flat
-
+def test_tangent_gram_equals_the_jacobian_product(name):
     net = architectures(8, "standard")[name]
-    x = inputs_for(net, 3)
+    cases = list(product(("all", "body", "readout"), ("prior", "gradient")))
     with jax.enable_x64(True):
+        x = jnp.asarray(inputs_for(net, 3))
         params = jax.tree.map(lambda p: p.astype(jnp.float64), net.init(jax.random.key(0)))
-        jacobian = dense_jacobian(net.apply, params, jnp.asarray(x))
-        var = flat(net.prior_var(), params) if metric == "prior" else 1.0
-        last = flat(net.readout(), params)
-        for part, keep in {"all": 1.0, "body": 1 - last, "readout": last}.items():
-            expected = (jacobian * var * keep) @ jacobian.T
-            gram = net.tangent_gram(params, jnp.asarray(x), part, metric)
+        grams = jax.jit(lambda params: [net.tangent_gram(params, x, *case) for case in cases])
+        jacobian = np.asarray(dense_jacobian(net.apply, params, x))
+        var, last = (flat(v, params) for v in (net.prior_var(), net.readout()))
+        keep = {"all": 1.0, "body": 1 - last, "readout": last}
+        weight = {"prior": var, "gradient": 1.0}
+        for (part, metric), gram in zip(cases, grams(params), strict=True):
+            expected = (jacobian * weight[metric] * keep[part]) @ jacobian.T
             np.testing.assert_allclose(gram, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_tangent_gram_of_several_outputs_orders_inputs_first():
-    from helpers import dense_jacobian
-
     net = ntkgp.mlp(2, 3, width=8, parameterization="ntk")
     x = jnp.asarray(inputs_for(net, 4), jnp.float32)
     params = net.init(jax.random.key(0))

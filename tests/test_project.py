@@ -112,7 +112,7 @@ print(out.dtype, *np.round(out.ravel(), 3))
     printed = [
         subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "JAX_ENABLE_X64": flag},
+            env={**os.environ, "JAX_ENABLE_X64": flag, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
             capture_output=True,
             text=True,
             check=True,

@@ -121,7 +121,8 @@ class Baselearner:
     @jax.jit
     def offset(self, member: Member, x: Array) -> Array:
         """δ(x), the untrainable part of f̃ (Eq. 10): on the means only, not on a learned variance."""
-        assert self.method.offset is not None
+        if self.method.offset is None:
+            return jnp.zeros((len(x), self.net.output_dim), x.dtype)
         delta = self.method.offset(self.net, member.theta_0, member.theta_tilde, x)
         is_mean = jnp.arange(self.net.output_dim) < self.target_dim
         return jnp.where(is_mean, delta, 0)
@@ -135,8 +136,6 @@ class Baselearner:
 
     def predict(self, theta: Params, member: Member, x: Array) -> Array:
         """f̃(x, θ) = model(x, θ) + δ(x) (Eq. 9)."""
-        if self.method.offset is None:
-            return self.model(theta, member, x)
         return self.model(theta, member, x) + self.offset(member, x)
 
     def penalty(self, theta: Params, member: Member) -> Array:
