@@ -29,8 +29,12 @@ check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.report
-	$(BIN)/python benchmarks/toy_solver.py
+# Tables of ratios against PyTorch, scikit-learn and limits of this machine, taken in one run each.
+# exact_mnist.py, which needs MNIST, toy_solver.py, letters.py and uci.py are run by themselves.
+bench: $(VENV)/.bench
+	for name in kernel mlp_training small_data prediction growth; do \
+	    $(BIN)/python benchmarks/$$name.py --out runs/bench || exit 1; \
+	done
 
 # The oldest versions that pyproject.toml promises, in an environment of their own.
 test-oldest:
@@ -47,6 +51,10 @@ $(BIN)/python:
 # A change of what is needed installs it anew.
 $(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -c constraints.txt -e '.[report]'
+	touch $@
+
+$(VENV)/.bench: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -c constraints.txt -e '.[report,bench]'
 	touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
