@@ -124,7 +124,7 @@ def _pack_array(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
     if array.dtype.kind in "fiub" and array.dtype.itemsize <= 8:
         # The layout in memory comes back too: sums in another order round otherwise.
         transposed = array.flags.f_contiguous and not array.flags.c_contiguous
-        stored = array.T if transposed else np.ascontiguousarray(array)
+        stored = array.T if transposed else np.asarray(array, order="C")
         same = (name for name, kept in arrays.items() if kept is stored)
         name = next(same, f"array_{len(arrays)}")  # what stands in two places is kept once
         arrays[name] = stored
