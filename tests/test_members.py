@@ -134,7 +134,7 @@ def test_members_are_functions_of_seed_and_index():
     )
     np.testing.assert_array_equal(same, again)
     everything = np.concatenate([same, other_index, other_seed])
-    assert len(np.unique(everything, axis=0)) == 12  # no key is used twice
+    assert len(np.unique(everything, axis=0)) == 15  # no key is used twice
 
 
 def test_target_noise_is_drawn_per_member_with_the_right_size():
