@@ -74,9 +74,10 @@ class Ours:
         self.learner = Baselearner(net, ntkgp.METHODS[method], NOISE_STD, noise=noise)
         self.trainer = ntkgp.Descent(optax.adam(LEARNING_RATE), epochs=1, batch_size=BATCH)
         self.data = Data(*map(jnp.asarray, case.data(n)))
-        self.draws = draw_members(self.learner, 0, range(case.members), self.data)
-        self.delta = offsets(self.learner, self.draws.member, self.data.x)
         self.plan = choose_plan(net, case.members, plan)
+        draws = draw_members(self.learner, 0, range(case.members), self.data)
+        (self.draws,) = self.plan.groups(draws)
+        self.delta = offsets(self.learner, self.draws.member, self.data.x)
         self.state = descent.start(self.trainer, self.learner, self.draws, early_stop=False)
 
     def __call__(self) -> None:
