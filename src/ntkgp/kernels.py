@@ -18,6 +18,7 @@ BLOCK_BYTES = 256 * 2**20
 """Working memory of one block, beyond inputs and result, as estimated from its largest covariance."""
 
 _BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
+_TILE = 128
 
 
 class KernelMatrices(NamedTuple):
@@ -151,19 +152,19 @@ def _symmetric(
     for rows, x_rows in blocks(x, side):
         for columns, x_columns in blocks(x, side, first=rows.start):
             _fill(out, rows, columns, _block(net, x_rows, x_columns, which, metric))
-    slices = [slice(start, start + side) for start in range(0, len(x), side)]
     for matrix, diagonal in zip(out, _diagonal(net, x, which, metric, block_bytes), strict=True):
-        _mirror(matrix, slices)
+        _mirror(matrix)
         np.fill_diagonal(matrix, diagonal)  # a matrix product rounds ⟨x, x⟩; this does not
     return out
 
 
-def _mirror(matrix: NDArray[Any], slices: list[slice]) -> None:
-    """Copy the upper triangle of blocks to the lower one, block by block."""
-    for i, rows in enumerate(slices):
+def _mirror(matrix: NDArray[Any]) -> None:
+    """Copy the upper triangle to the lower one, in tiles that a processor's cache holds."""
+    tiles = [slice(start, start + _TILE) for start in range(0, len(matrix), _TILE)]
+    for i, rows in enumerate(tiles):
         inside = matrix[rows, rows]
         inside[...] = np.triu(inside) + np.triu(inside, 1).T
-        for columns in slices[i + 1 :]:
+        for columns in tiles[i + 1 :]:
             matrix[columns, rows] = matrix[rows, columns].T
 
 
@@ -232,7 +233,8 @@ def blocks(x: NDArray[Any], side: int, first: int = 0) -> Iterator[tuple[slice, 
     """Slices of x of one length, so that one compiled program serves all: the last is padded."""
     for start in range(first, len(x), side):
         rows = slice(start, min(start + side, len(x)))
-        yield rows, x[np.minimum(np.arange(start, start + side), len(x) - 1)]
+        missing = side - (rows.stop - start)
+        yield rows, np.concatenate([x[rows], x[[-1] * missing]]) if missing else x[rows]
 
 
 def precision(dtype: DTypeLike) -> AbstractContextManager[Any]:
