@@ -10,6 +10,7 @@ from jax import Array, lax
 from ntkgp.layers import affine
 from ntkgp.layers.affine import Affine, Parameterization
 from ntkgp.layers.base import Layer, pull_back
+from ntkgp.layers.convolution import Pair, convolution
 from ntkgp.layers.windows import check_image, check_pair, window_sum
 from ntkgp.typing import Kernels, Metric, Shape
 
@@ -29,8 +30,8 @@ class Conv(Layer):
     """
 
     channels: int
-    filter: tuple[int, int] = (3, 3)
-    strides: tuple[int, int] = (1, 1)
+    filter: Pair = (3, 3)
+    strides: Pair = (1, 1)
     padding: Padding = "SAME"
     w_std: float = 1.5
     b_std: float = 0.05
@@ -59,9 +60,9 @@ class Conv(Layer):
             )
         return (*out, self.channels)
 
-    def _pads(self, size: tuple[int, int]) -> list[tuple[int, int]]:
-        pads = lax.padtype_to_pads(size, self.filter, self.strides, self.padding)
-        return [(int(before), int(after)) for before, after in pads]
+    def _pads(self, size: Pair) -> tuple[Pair, Pair]:
+        rows, columns = lax.padtype_to_pads(size, self.filter, self.strides, self.padding)
+        return (int(rows[0]), int(rows[1])), (int(columns[0]), int(columns[1]))
 
     def _fan_in(self, channels_in: int) -> int:
         return self.filter[0] * self.filter[1] * channels_in
@@ -78,9 +79,8 @@ class Conv(Layer):
 
     def apply(self, params: Affine, x: Array) -> Array:
         scale = affine.forward_scale(*self._prior(x.shape[-1]))
-        z = scale.w * lax.conv_general_dilated(
-            x, params.w, self.strides, self.padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        pads = self._pads((x.shape[1], x.shape[2]))
+        z = scale.w * convolution(x, params.w, self.strides, pads)
         return z if params.b is None else z + scale.b * params.b
 
     def kernel(self, k: Kernels, in_shape: Shape, metric: Metric) -> Kernels:
