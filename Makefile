@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test test-slow test-oldest check bench figures clean
 
 demo: $(VENV)/.report
-	$(BIN)/ntkgp reproduce toy --preset laptop --set ensembles=1 --out runs/demo
+	$(BIN)/ntkgp reproduce toy --preset laptop --repeats 1 --out runs/demo
 
 test: $(VENV)/.test check
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"

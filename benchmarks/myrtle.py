@@ -1,236 +1,135 @@
-"""Training steps of the Myrtle-10 network on the CPU, beside PyTorch's.
+"""Training Myrtle-10 networks on the CPU against PyTorch, one member and four.
 
-The peer is PyTorch as it is quickest on a CPU: channels last, all threads, its own Adam or the fused
-one, whichever is quicker, one member after another. Both minimise the loss of ntkgp-param. Each side
-has a process of its own, so that their thread pools do not meet, and the two take turns; a turn is a
-few steps of every member, and the best turn counts.
-
-    python benchmarks/myrtle.py [--channels 100] [--batch 32] [--torch-python PATH]
-
-PyTorch is needed for the peer only: `pip install torch`, or name another environment's Python.
+The peer trains one member after another, channels last, with all threads and its fused Adam, on the
+loss of ntkgp-param with δ computed beforehand. Ours is `Descent` by the plan that it chooses.
 """
 
-import argparse
-import json
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
+from typing import Any
 
-STEPS = 4
-LEARNING_RATE = 1e-4
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import torch
+from torch import nn
 
+import ntkgp
+from common import best_seconds, main
+from ntkgp.member import Baselearner
+from ntkgp.training import descent
+from ntkgp.training.common import Data, draw_members, offsets
+from ntkgp.training.plans import choose_plan
 
-@dataclass(frozen=True)
-class Problem:
-    """What both sides train: K networks with so many channels, on batches of so many images."""
-
-    members: int
-    channels: int
-    batch: int
-    depth: int = 10
+CHANNELS, BATCH, STEPS, LEARNING_RATE, NOISE_STD = 100, 32, 2, 1e-4, 0.1
+W_STD, B_STD = 2**0.5, 0.01
+CONVOLUTIONS = (3, 3, 3)
 
 
-def ours(problem: Problem) -> Callable[[], None]:
-    """A turn of this library: each member's steps are one compiled loop."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-    import optax
-
-    import ntkgp
-    from ntkgp.member import Baselearner, TrainingSet, member_keys
-
-    net = ntkgp.myrtle((32, 32, 3), 10, depth=problem.depth, channels=problem.channels)
-    learner = Baselearner(net, ntkgp.METHODS["ntkgp-param"], noise_std=0.1)
-    optimizer = optax.adam(LEARNING_RATE)
+def images() -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
-    x, y, epsilon, delta = (
-        jnp.asarray(rng.normal(size=(STEPS, problem.batch, *shape)), jnp.float32)
-        for shape in ((32, 32, 3), (10,), (10,), (10,))
+    n = STEPS * BATCH
+    return (
+        rng.normal(size=(n, 32, 32, 3)).astype(np.float32),
+        rng.normal(size=(n, 10)).astype(np.float32),
     )
-    batches = TrainingSet(x, y, epsilon, delta)
-
-    def step(state, batch, member):
-        theta, opt_state = state
-        gradient = jax.grad(learner.loss)(theta, member, batch, STEPS * problem.batch)
-        updates, opt_state = optimizer.update(gradient, opt_state, theta)
-        return optax.apply_updates(theta, updates), opt_state
-
-    @partial(jax.jit, donate_argnums=0)
-    def steps(state, member):
-        return jax.lax.scan(lambda s, batch: (step(s, batch, member), None), state, batches)[0]
-
-    states, fixed = [], []
-    for index in range(problem.members):
-        theta, member = learner.draw(member_keys(0, index))
-        states.append(jax.tree.map(jnp.copy, (theta, optimizer.init(theta))))
-        fixed.append(member)
-
-    def turn() -> None:
-        for index, member in enumerate(fixed):
-            states[index] = steps(states[index], member)
-        jax.block_until_ready(states)
-
-    return turn
 
 
-def peer(problem: Problem, fused: bool) -> Callable[[], None]:
-    """A turn of PyTorch."""
-    import torch
-    from torch import nn
+class Ours:
+    """One epoch of ntkgp."""
 
-    convolutions = {5: (2, 1, 1), 7: (2, 2, 2), 10: (3, 3, 3)}[problem.depth]
+    def __init__(self, members: int) -> None:
+        net = ntkgp.myrtle((32, 32, 3), 10, channels=CHANNELS, w_std=W_STD, b_std=B_STD)
+        self.learner = Baselearner(net, ntkgp.METHODS["ntkgp-param"], NOISE_STD)
+        self.trainer = ntkgp.Descent(optax.adam(LEARNING_RATE), epochs=1, batch_size=BATCH)
+        self.data = Data(*map(jnp.asarray, images()))
+        self.plan = choose_plan(net, members)
+        self.groups = self.plan.groups(draw_members(self.learner, 0, range(members), self.data))
+        self.deltas = [offsets(self.learner, group.member, self.data.x) for group in self.groups]
+        self.states = [
+            descent.start(self.trainer, self.learner, group, early_stop=False)
+            for group in self.groups
+        ]
 
-    class MeanOverImage(nn.Module):
-        def forward(self, x):
-            return x.mean((2, 3))
-
-    def network():
-        layers, channels = [], 3
-        for group, n in enumerate(convolutions):
-            for _ in range(n):
-                layers += [nn.Conv2d(channels, problem.channels, 3, padding=1), nn.ReLU(True)]
-                channels = problem.channels
-            layers.append(nn.AvgPool2d(2) if group < 2 else MeanOverImage())
-        net = nn.Sequential(*layers, nn.Linear(channels, 10))
-        return net.to(memory_format=torch.channels_last)
-
-    torch.manual_seed(0)
-    shape = (STEPS, problem.batch)
-    x = [
-        image.contiguous(memory_format=torch.channels_last)
-        for image in torch.randn(*shape, 3, 32, 32)
-    ]
-    y, delta = torch.randn(*shape, 10), torch.randn(*shape, 10)
-    nets = [network() for _ in range(problem.members)]
-    starts = [[p.detach().clone() for p in net.parameters()] for net in nets]
-    optimizers = [torch.optim.Adam(net.parameters(), LEARNING_RATE, fused=fused) for net in nets]
-    noise_var, n_total = 0.01, STEPS * problem.batch
-
-    def turn() -> None:
-        for net, start, optimizer in zip(nets, starts, optimizers, strict=True):
-            prior_var = [2 / p[0].numel() if p.ndim > 1 else 1e-4 for p in start]
-            for batch in range(STEPS):
-                optimizer.zero_grad(set_to_none=True)
-                error = y[batch] - net(x[batch]) - delta[batch]
-                pull = sum(
-                    ((p - p_0) ** 2).sum() / var
-                    for p, p_0, var in zip(net.parameters(), start, prior_var, strict=True)
-                )
-                loss = 0.5 * (error**2).sum(1).mean() + 0.5 * noise_var / n_total * pull
-                loss.backward()
-                optimizer.step()
-
-    return turn
+    def __call__(self) -> None:
+        for i, group in enumerate(self.groups):
+            self.states[i], _ = descent.run_epochs(
+                self.trainer,
+                self.plan,
+                self.learner,
+                self.states[i],
+                self.data,
+                group,
+                self.deltas[i],
+                0,
+                1,
+            )
+        jax.block_until_ready(self.states)
 
 
-SIDES = {
-    "ours": ours,
-    "torch": partial(peer, fused=False),
-    "torch, fused": partial(peer, fused=True),
-}
+class MeanOverImage(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.mean((2, 3))
 
 
-def serve(side: str, problem: Problem) -> None:
-    """Take a turn for each line on standard input, and answer with its seconds."""
-    turn = SIDES[side](problem)
-    turn()
-    for line in sys.stdin:
-        started = time.perf_counter()
-        turn()
-        print(time.perf_counter() - started, flush=True)
-        del line
+def network() -> nn.Module:
+    layers: list[nn.Module] = []
+    channels = 3
+    for group, n in enumerate(CONVOLUTIONS):
+        for _ in range(n):
+            layers += [nn.Conv2d(channels, CHANNELS, 3, padding=1), nn.ReLU(True)]
+            channels = CHANNELS
+        layers.append(nn.AvgPool2d(2) if group < 2 else MeanOverImage())
+    net = nn.Sequential(*layers, nn.Linear(channels, 10))
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-class Worker:
-    """One side in a process of its own."""
+class Torch:
+    """One epoch of PyTorch."""
 
-    def __init__(self, side: str, problem: Problem, python: str) -> None:
-        command = [python, __file__, "--side", side, "--problem", json.dumps(asdict(problem))]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    def __init__(self, members: int) -> None:
+        x, y = images()
+        self.x = torch.tensor(x.transpose(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
+        self.y = torch.tensor(y)
+        self.delta = torch.randn(members, len(y), 10)
+        self.nets = [network() for _ in range(members)]
+        self.starts = [[p.detach().clone() for p in net.parameters()] for net in self.nets]
+        self.optimizers = [
+            torch.optim.Adam(net.parameters(), LEARNING_RATE, fused=True) for net in self.nets
+        ]
+
+    def __call__(self) -> None:
+        for i, net in enumerate(self.nets):
+            for rows in torch.randperm(len(self.x)).split(BATCH):
+                self._step(net, self.starts[i], self.optimizers[i], rows, self.delta[i])
+
+    def _step(self, net: Any, start: Any, optimizer: Any, rows: Any, delta: Any) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        batch = self.x[rows].contiguous(memory_format=torch.channels_last)
+        errors = self.y[rows] - net(batch) - delta[rows]
+        (0.5 * (errors**2).sum(1).mean()).backward()
+        with torch.no_grad():  # the regulariser's gradient by hand, which is quicker than autograd
+            for p, p_0 in zip(net.parameters(), start, strict=True):
+                prior_var = W_STD**2 / p[0].numel() if p.ndim > 1 else B_STD**2
+                p.grad.add_(p - p_0, alpha=NOISE_STD**2 / len(self.x) / prior_var)
+        optimizer.step()
+
+
+def run() -> list[dict[str, Any]]:
+    runs = {
+        (name, members): make(members)
+        for members in (1, 4)
+        for name, make in (("ntkgp-param", Ours), ("PyTorch, channels last", Torch))
+    }
+    seconds = best_seconds({f"{name}, K={k}": turn for (name, k), turn in runs.items()}, repeats=5)
+    rows = []
+    for name, k in runs:
+        value, ours = seconds[f"{name}, K={k}"], seconds[f"ntkgp-param, K={k}"]
+        per_step = 1e3 * value / k / STEPS
+        rows.append(
+            {"run": name, "members": k, "ms per member's step": per_step, "/ ours": value / ours}
         )
-
-    def turn(self) -> float:
-        """Seconds of one turn."""
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"{self.process.args} ended; its words are above.")
-        return float(answer)
-
-    def close(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def compare(
-    channels: int = 100,
-    batch: int = 32,
-    members: tuple[int, ...] = (1, 4),
-    turns: int = 10,
-    torch_python: str = sys.executable,
-) -> dict[str, dict[str, float]]:
-    """Milliseconds of one member's step on both sides, and their ratio, for each K."""
-    rows = {}
-    for k in members:
-        problem = Problem(k, channels, batch)
-        pythons = {side: sys.executable if side == "ours" else torch_python for side in SIDES}
-        workers = {side: Worker(side, problem, python) for side, python in pythons.items()}
-        for worker in workers.values():
-            worker.turn()  # after the last compilation is over
-        best = dict.fromkeys(SIDES, float("inf"))
-        for _ in range(turns):
-            for side, worker in workers.items():
-                best[side] = min(best[side], worker.turn())
-        for worker in workers.values():
-            worker.close()
-        per_step = {side: 1e3 * seconds / (STEPS * k) for side, seconds in best.items()}
-        torch_ms = min(ms for side, ms in per_step.items() if side != "ours")
-        rows[f"K={k}"] = {
-            "ours_ms": per_step["ours"],
-            "torch_ms": torch_ms,
-            "ratio": torch_ms / per_step["ours"],
-        }
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--channels", type=int, default=100)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--members", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--torch-python", default=sys.executable)
-    parser.add_argument("--out", type=Path, default=Path("runs/bench/myrtle.json"))
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
-    parser.add_argument("--problem", type=json.loads, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.side:
-        return serve(arguments.side, Problem(**arguments.problem))
-    rows = compare(
-        arguments.channels,
-        arguments.batch,
-        tuple(arguments.members),
-        arguments.turns,
-        arguments.torch_python,
-    )
-    print(f"Myrtle-10, {arguments.channels} channels, batches of {arguments.batch}: ms per step")
-    print(f"{'':6}{'ours':>9}{'PyTorch':>9}{'ratio':>7}")
-    for name, row in rows.items():
-        print(f"{name:6}{row['ours_ms']:9.1f}{row['torch_ms']:9.1f}{row['ratio']:7.2f}")
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
-    print(f"written to {arguments.out}")
-
-
 if __name__ == "__main__":
-    main()
+    main("myrtle", run)

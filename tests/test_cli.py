@@ -17,7 +17,7 @@ SMALL = [
     "--set",
     "max_steps=3",
     "--set",
-    "ensembles=1",
+    "repeats=1",
     "--quiet",
 ]
 
@@ -87,9 +87,7 @@ def test_settings_are_read_as_their_fields_types():
     assert config.solver == "gradient-descent"
 
 
-@pytest.mark.parametrize(
-    "setting", ["solver=newton", "methods=bagging", "members=1", "ensembles=0"]
-)
+@pytest.mark.parametrize("setting", ["solver=newton", "methods=bagging", "members=1", "repeats=0"])
 def test_impossible_settings_are_refused_before_training(setting, tmp_path, capsys):
     assert main(["reproduce", "toy", "--out", str(tmp_path), "--set", setting]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -141,7 +139,7 @@ def test_closeness_of_exact_draws_is_one():
 
 def test_the_paper_s_solver_runs_all_methods(tmp_path):
     config = toy.ToyConfig(  # of the size above, so that part of what is compiled serves both
-        solver="gradient-descent", width=8, members=2, gd_steps=10, max_steps=3, ensembles=1
+        solver="gradient-descent", width=8, members=2, gd_steps=10, max_steps=3, repeats=1
     )
     path = toy.run(config, tmp_path, progress=False, say=lambda _: None)
     assert len(results.load(path)["runs"]) == 6
@@ -154,7 +152,7 @@ def test_widths_run_and_report(tmp_path, capsys):
         "--set",
         "members=2",
         "--set",
-        "ensembles=2",
+        "repeats=2",
         "--set",
         "max_steps=2",
     ]

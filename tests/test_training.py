@@ -303,11 +303,32 @@ for one, two in (outputs[:2], outputs[2:]):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def plainly_convolving():
+    """A network with a convolution of JAX's own, inside a function compiled by itself."""
+    shape = (3, 3, 1, 1)
+
+    @jax.jit
+    def convolve(x, w):
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    return adapters.from_functions(
+        lambda key: {"w": jax.random.normal(key, shape), "b": jnp.zeros(1)},
+        lambda p, x: convolve(x, p["w"]).mean((1, 2)) + p["b"],
+        (8, 8, 1),
+        prior_var={"w": 1.0, "b": 1.0},
+        readout="b",
+    )
+
+
 def test_plans_suit_network_and_device():
     dense, conv = ntkgp.mlp(2), ntkgp.myrtle((8, 8, 1), depth=5, channels=2)
     assert choose_plan(dense, 10).name == "together"
     assert choose_plan(conv, 10).name == "one by one"
     assert choose_plan(conv, 10, "together").at_once == 10
+    assert choose_plan(conv, 10).scans
+    assert not choose_plan(plainly_convolving(), 10).scans
     assert choose_plan(dense, 10, at_once=4).at_once == 4
     with pytest.raises(ValueError, match="one by one"):
         choose_plan(dense, 10, "all")
@@ -384,12 +405,12 @@ def test_mini_batches_visit_every_example_once_an_epoch():
     draw = one(draws, 0)
     trainer = Descent(optax.sgd(0.0), epochs=1, batch_size=2)
 
-    def spy(learner_, theta, member, batch, n):
+    def spy(learner_, theta, member, batch):
         jax.debug.callback(lambda x: seen.extend(np.asarray(x).ravel().tolist()), batch.x)
         return jnp.sum(jax.tree.leaves(theta)[0]) * 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Baselearner, "loss", spy)
+        patch.setattr(Baselearner, "data_loss", spy)
         own = descent.Own(draw, None, draw.theta, trainer.optimizer.init(draw.theta))
         for epoch in jnp.arange(2):
             order = descent._order(trainer, draw.batch_key, epoch, len(X))

@@ -2,18 +2,17 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import ntkgp
 from ntkgp.data import commands as data_commands
-from ntkgp.experiments import results
-
-EXPERIMENTS = ("toy", "widths")
-"""Names of the modules in `ntkgp.experiments`, and of those in `ntkgp.report` that draw them."""
+from ntkgp.experiments import catalogue, results
+from ntkgp.experiments.catalogue import EXPERIMENTS
+from ntkgp.memory import NotEnoughMemory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         arguments.command(arguments)
-    except (ValueError, OSError, ModuleNotFoundError) as error:
+    except (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory) as error:
         print(f"ntkgp: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -36,9 +35,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     reproduce = commands.add_parser(
-        "reproduce", help="run an experiment of the paper and report it"
+        "reproduce",
+        help="run an experiment of the paper and report it",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="experiments:\n"
+        + "\n".join(f"  {name:8} {entry.title}" for name, entry in EXPERIMENTS.items()),
     )
-    reproduce.add_argument("name", choices=EXPERIMENTS)
+    reproduce.add_argument(
+        "name", choices=[*EXPERIMENTS, "all"], metavar="NAME", help="an experiment below, or all"
+    )
     reproduce.add_argument(
         "--preset", default="laptop", choices=("laptop", "paper"), help="default: laptop"
     )
@@ -47,7 +52,11 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="change one field of the preset; lists are separated by commas",
+        help="change one field of the preset; lists are separated by commas, and with all the field "
+        "is EXPERIMENT.FIELD",
+    )
+    reproduce.add_argument(
+        "--repeats", type=int, help="independent repeats, the preset's if left out"
     )
     reproduce.add_argument(
         "--out", type=Path, help="directory for results (default: runs/NAME-PRESET)"
@@ -55,9 +64,12 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--quiet", action="store_true", help="no progress bar")
     reproduce.set_defaults(command=_reproduce)
 
-    report = commands.add_parser("report", help="draw figures and tables from a results file")
+    report = commands.add_parser(
+        "report", help="draw figures, tables and a page of claims from results; trains nothing"
+    )
+    report.add_argument("runs", type=Path, nargs="+", help="results files, or directories of them")
     report.add_argument(
-        "results", type=Path, nargs="+", help="results files, as reproduce wrote them"
+        "--out", type=Path, help="directory of the page (default: that of the first results)"
     )
     report.set_defaults(command=_report)
 
@@ -66,33 +78,103 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:
-    experiment = import_module(f"ntkgp.experiments.{arguments.name}")
-    config = override(experiment.PRESETS[arguments.preset], arguments.set)
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
-    path = experiment.run(config, out, progress=not arguments.quiet)
+    if arguments.name != "all":
+        _print_report([_run(arguments.name, arguments, arguments.set, out)], out)
+        return
+    settings = _by_experiment(arguments.set)
+    paths, missing = [], []
+    for name in EXPERIMENTS:
+        print(f"== {name}: {EXPERIMENTS[name].title}", flush=True)
+        started = time.perf_counter()
+        try:
+            paths.append(_run(name, arguments, settings.get(name, []), out))
+        except (FileNotFoundError, NotEnoughMemory) as error:
+            missing.append(f"{name} was left out: {error}")
+            print(missing[-1], flush=True)
+        else:
+            print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
+    _print_report(paths, out)
+    print("\n".join(missing))
+
+
+def _run(name: str, arguments: argparse.Namespace, settings: Sequence[str], out: Path) -> Path:
+    """Run one experiment, its data sets first; return its results file."""
+    experiment = catalogue.module(name)
+    for data_set in getattr(experiment, "NEEDS", ()):
+        ntkgp.data.get(data_set)
+    config = override(experiment.PRESETS[arguments.preset], settings)
+    if arguments.repeats is not None:
+        config = _with_repeats(config, arguments.repeats, must=arguments.name != "all")
+    path: Path = experiment.run(config, out, progress=not arguments.quiet)
     print(f"results: {path}\n")
-    _print_report(path)
+    return path
+
+
+def _with_repeats(config: Any, repeats: int, must: bool) -> Any:
+    if hasattr(config, "repeats"):
+        return replace(config, repeats=repeats)
+    if must:
+        raise ValueError(
+            "this experiment computes exactly and has no repeats: leave --repeats out."
+        )
+    return config
+
+
+def _by_experiment(settings: Sequence[str]) -> dict[str, list[str]]:
+    """EXPERIMENT.FIELD=VALUE settings as FIELD=VALUE ones of each experiment."""
+    split: dict[str, list[str]] = {}
+    for setting in settings:
+        name, dot, rest = setting.partition(".")
+        if not dot or name not in EXPERIMENTS:
+            raise ValueError(
+                f"with all, --set takes EXPERIMENT.FIELD=VALUE, such as toy.width=64; got {setting!r}."
+            )
+        split.setdefault(name, []).append(rest)
+    return split
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    for path in arguments.results:
-        _print_report(path)
+    paths = [path for given in arguments.runs for path in _results_files(given)]
+    _print_report(paths, arguments.out or paths[0].parent)
 
 
-def _print_report(path: Path) -> None:
-    contents = results.load(path)
-    if contents["experiment"] not in EXPERIMENTS:
-        raise ValueError(f"{path} is of an experiment unknown here: {contents['experiment']!r}.")
-    try:
-        reporter = import_module(f"ntkgp.report.{contents['experiment']}")
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        raise ModuleNotFoundError(
-            "figures need matplotlib: pip install 'ntkgp[report]', then run `ntkgp report "
-            f"{path}`. The results are safe."
-        ) from None
-    print("\n".join(reporter.report(contents, path.parent)))
+def _results_files(given: Path) -> list[Path]:
+    """A file itself, or those of experiments in a directory and below."""
+    if not given.is_dir():
+        return [given]
+    found = [path for name in EXPERIMENTS for path in sorted(given.rglob(f"{name}.json"))]
+    if not found:
+        raise FileNotFoundError(f"{given} has no results file of an experiment in it.")
+    return found
+
+
+def _print_report(paths: Sequence[Path], out: Path) -> None:
+    """Draw each experiment beside its results, print its tables, and write the page."""
+    parts = []
+    for path in paths:
+        contents = results.load(path)
+        name = contents["experiment"]
+        if name not in EXPERIMENTS:
+            raise ValueError(f"{path} is of an experiment unknown here: {name!r}.")
+        try:
+            from ntkgp.report.page import Part, write_page
+
+            reporter = catalogue.reporter(name)
+        except ModuleNotFoundError as error:
+            if error.name != "matplotlib":
+                raise
+            raise ModuleNotFoundError(
+                "figures need matplotlib: pip install 'ntkgp[report]', then run `ntkgp report "
+                f"{path}`. The results are safe."
+            ) from None
+        part = Part(contents, reporter.report(contents, path.parent))
+        print("\n".join([f"== {EXPERIMENTS[name].title}", "", *part.section.lines()]))
+        parts.append(part)
+    if parts:
+        out.mkdir(parents=True, exist_ok=True)
+        write_page(parts, out / "report.html")
+        print(f"page: {out / 'report.html'}")
 
 
 def override(config: Any, settings: Sequence[str]) -> Any:
@@ -115,5 +197,9 @@ def override(config: Any, settings: Sequence[str]) -> Any:
 
 def _read(text: str, like: Any) -> Any:
     if isinstance(like, tuple):
-        return tuple(type(like[0])(part) for part in text.split(","))
+        return tuple(type(like[0])(part) for part in text.split(",")) if text else ()
+    if isinstance(like, bool):
+        if text not in ("True", "False"):
+            raise ValueError(text)
+        return text == "True"
     return type(like)(text)

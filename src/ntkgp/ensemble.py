@@ -19,7 +19,7 @@ from ntkgp.methods import get_method
 from ntkgp.networks import Network
 from ntkgp.noise import ConstantNoise, LearnedNoise
 from ntkgp.training import Trained, Trainer
-from ntkgp.training.common import Data, Draw, draw_members, finite_members
+from ntkgp.training.common import Data, Draw, draw_members, finite_members, regularisers
 from ntkgp.training.gauss_newton import GaussNewton
 from ntkgp.training.plans import map_members, row_batches
 from ntkgp.typing import Params
@@ -175,12 +175,7 @@ def final_losses(learner: Baselearner, trained: Trained, data: Data, draws: Draw
         for rows in row_batches(n)
     ]
     mean = sum(sums[1:], start=sums[0]) / n
-    return mean + map_members(learner.net, _regulariser, own, (learner, n))
-
-
-def _regulariser(own: tuple[Params, Member], shared: tuple[Baselearner, int | Array]) -> Array:
-    learner, n = shared
-    return learner.regulariser(*own, n)
+    return mean + regularisers(learner, *own, n)
 
 
 def _loss_of_rows(

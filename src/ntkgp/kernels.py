@@ -1,8 +1,10 @@
 """Kernel matrices: the NNGP and NTK of infinite networks, in blocks of bounded memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain
 from math import ceil, prod
 from typing import Any, Literal, NamedTuple
 
@@ -135,9 +137,14 @@ def fill_rectangle(
     side2: int,
 ) -> None:
     """Write the kernels between x1 and x2 into arrays that are there already, block by block."""
-    for rows, x_rows in blocks(x1, side1):
-        for columns, x_columns in blocks(x2, side2):
-            _fill(out, rows, columns, _block(net, x_rows, x_columns, which, metric))
+    _fill(
+        out,
+        (
+            (rows, columns, _block(net, x_rows, x_columns, which, metric))
+            for rows, x_rows in blocks(x1, side1)
+            for columns, x_columns in blocks(x2, side2)
+        ),
+    )
 
 
 def _symmetric(
@@ -149,9 +156,14 @@ def _symmetric(
 ) -> list[NDArray[Any]]:
     out = [np.empty((len(x), len(x)), x.dtype) for _ in which]
     side = block_side(net, x.dtype, len(x), block_bytes)
-    for rows, x_rows in blocks(x, side):
-        for columns, x_columns in blocks(x, side, first=rows.start):
-            _fill(out, rows, columns, _block(net, x_rows, x_columns, which, metric))
+    _fill(
+        out,
+        (
+            (rows, columns, _block(net, x_rows, x_columns, which, metric))
+            for rows, x_rows in blocks(x, side)
+            for columns, x_columns in blocks(x, side, first=rows.start)
+        ),
+    )
     for matrix, diagonal in zip(out, _diagonal(net, x, which, metric, block_bytes), strict=True):
         _mirror(matrix)
         np.fill_diagonal(matrix, diagonal)  # a matrix product rounds ⟨x, x⟩; this does not
@@ -161,11 +173,16 @@ def _symmetric(
 def _mirror(matrix: NDArray[Any]) -> None:
     """Copy the upper triangle to the lower one, in tiles that a processor's cache holds."""
     tiles = [slice(start, start + _TILE) for start in range(0, len(matrix), _TILE)]
-    for i, rows in enumerate(tiles):
+
+    def mirror(i: int) -> None:
+        rows = tiles[i]
         inside = matrix[rows, rows]
         inside[...] = np.triu(inside) + np.triu(inside, 1).T
         for columns in tiles[i + 1 :]:
             matrix[columns, rows] = matrix[rows, columns].T
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(mirror, range(len(tiles))))
 
 
 def _diagonal(
@@ -194,11 +211,16 @@ def _diagonal_block(net: LayeredNetwork, x: Array, metric: Metric) -> tuple[Arra
     return net.kernel_diagonal(x, metric)
 
 
-def _fill(out: list[NDArray[Any]], rows: slice, columns: slice, block: list[Array]) -> None:
-    for matrix, values in zip(out, block, strict=True):
-        part = np.asarray(values)[: rows.stop - rows.start, : columns.stop - columns.start]
-        _check_finite(part)
-        matrix[rows, columns] = part
+def _fill(out: list[NDArray[Any]], pieces: Iterable[tuple[slice, slice, list[Array]]]) -> None:
+    """Write blocks to their rows and columns, each while the next is being computed."""
+    waiting: list[tuple[slice, slice, list[Array]]] = []
+    for piece in chain(pieces, [None]):
+        for rows, columns, block in waiting:
+            for matrix, values in zip(out, block, strict=True):
+                part = np.asarray(values)[: rows.stop - rows.start, : columns.stop - columns.start]
+                _check_finite(part)
+                matrix[rows, columns] = part
+        waiting = [piece] if piece else []
 
 
 def _check_finite(values: NDArray[Any]) -> None:

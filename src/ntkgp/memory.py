@@ -1,6 +1,7 @@
 """Memory is forecast before it is allocated."""
 
 import os
+import sys
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -21,6 +22,16 @@ def available_bytes() -> int | None:
     """Memory that can be had without swapping, within the limits of a container; None if unknown."""
     known = [value for value in (_of_the_machine(), _of_the_container()) if value is not None]
     return min(known, default=None)
+
+
+def peak_bytes() -> int | None:
+    """The most memory that this process has had at once; None where that cannot be known."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # no such thing on Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def gib(n_bytes: int) -> str:

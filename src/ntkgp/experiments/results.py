@@ -1,15 +1,22 @@
 """Results files: one JSON file per run, with what made it, written whole or not at all."""
 
 import json
+import math
 import os
 import platform
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
+
+Mark = dict[str, Any]
+"""What says which run of an experiment a record is: its method, its seed and the like."""
+Record = dict[str, Any]
+"""What a run found."""
 
 
 def versions() -> dict[str, str]:
@@ -75,6 +82,35 @@ def resume(
     return earlier | {"config": as_json}
 
 
-def rounded(values: NDArray[Any]) -> list[float]:
-    """Six significant digits, which is what float32 training carries."""
-    return [float(f"{value:.6g}") for value in values]
+def fill_in(
+    path: Path,
+    state: dict[str, Any],
+    marks: Collection[Mark],
+    compute: Callable[[Mark], Record],
+    say: Callable[[str], None],
+) -> None:
+    """Compute the records that the results file does not have yet, and save it after each.
+
+    So an interrupted run continues where it was.
+    """
+    for number, mark in enumerate(marks, start=1):
+        if any(mark.items() <= run.items() for run in state["runs"]):
+            continue
+        started = time.perf_counter()
+        record = compute(mark)
+        seconds = round(time.perf_counter() - started, 2)
+        state["runs"].append(mark | record | {"seconds": seconds})
+        save(path, state)
+        words = ", ".join(f"{name} {value}" for name, value in mark.items())
+        say(f"{number}/{len(marks)}  {words}: {seconds:.1f} s")
+
+
+def find(state: dict[str, Any], mark: Mark, *fields: str) -> Record:
+    """The record of that kind with these fields of the mark."""
+    wanted = {name: mark[name] for name in ("kind", *fields)}
+    return next(run for run in state["runs"] if wanted.items() <= run.items())
+
+
+def rounded(values: NDArray[Any]) -> list[float | None]:
+    """Six significant digits, which is what float32 training carries; None for NaN."""
+    return [None if math.isnan(value) else float(f"{value:.6g}") for value in values]

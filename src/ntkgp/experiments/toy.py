@@ -1,6 +1,5 @@
 """Figure 1 and the ensemble-size figure: y = x sin x, every method beside every law."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from ntkgp.data import make_toy
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results
-from ntkgp.experiments.results import rounded
+from ntkgp.experiments.results import Mark, Record, rounded
 from ntkgp.methods import METHODS, get_method
 from ntkgp.networks import LayeredNetwork, mlp
 from ntkgp.posterior import LAWS, Posterior
@@ -35,8 +34,8 @@ class ToyConfig:
     gd_steps: int = 50_000
     learning_rate: float = 0.001
     members: int = 20
-    ensembles: int = 3
-    """Independent ensembles of each method; ensemble e has seed e."""
+    repeats: int = 3
+    """Independent ensembles of each method; ensemble r has seed r."""
     methods: tuple[str, ...] = (
         "deep-ensemble",
         "rp-param",
@@ -57,27 +56,27 @@ class ToyConfig:
     """On the diagonal of the noise-free law's kernel matrix, which is singular to rounding."""
 
     def __post_init__(self) -> None:
-        check_methods(self.methods, self.members, self.ensembles)
+        check_methods(self.methods, self.members, self.repeats)
         if self.solver not in ("gauss-newton", "gradient-descent"):
             raise ValueError(
                 f'solver must be "gauss-newton" or "gradient-descent"; got {self.solver!r}.'
             )
 
 
-def check_methods(methods: tuple[str, ...], members: int, ensembles: int) -> None:
+def check_methods(methods: tuple[str, ...], members: int, repeats: int) -> None:
     """Refuse before training what could not be trained or measured after it."""
     for method in methods:
         get_method(method)
-    if members < 2 or ensembles < 1:
+    if members < 2 or repeats < 1:
         raise ValueError(
-            "an experiment needs at least 2 members, to have a standard deviation, and 1 ensemble; "
-            f"got {members} and {ensembles}."
+            "an experiment needs at least 2 members, to have a standard deviation, and 1 repeat; "
+            f"got {members} and {repeats}."
         )
 
 
 PRESETS = {
     "laptop": ToyConfig(),
-    "paper": ToyConfig(solver="gradient-descent", ensembles=1),
+    "paper": ToyConfig(solver="gradient-descent", repeats=1),
 }
 
 
@@ -113,50 +112,44 @@ def make_trainer(config: ToyConfig, method: str) -> Trainer:
 def run(
     config: ToyConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
 ) -> Path:
-    """Train what is not yet in the results file, and return its path.
-
-    The file is written after every ensemble, so an interrupted run continues where it was.
-    """
+    """Train what is not yet in the results file, and return its path."""
     path = out / "toy.json"
     state = results.resume(
-        path, "toy", config, law_records(config), may_grow=("methods", "ensembles")
+        path, "toy", config, law_records(config), may_grow=("methods", "repeats")
     )
-    x, y, grid = make_data(config)
-    net = make_network(config)
-    for seed in range(config.ensembles):
-        for method in config.methods:
-            mark = {"method": method, "seed": seed}
-            if any(mark.items() <= run.items() for run in state["runs"]):
-                continue
-            started = time.perf_counter()
-            ensemble = fit(
-                net,
-                x,
-                y,
-                method=method,
-                members=config.members,
-                noise_std=config.noise_std,
-                seed=seed,
-                trainer=make_trainer(config, method),
-                progress=progress,
-            )
-            seconds = round(time.perf_counter() - started, 2)
-            to_objective = config.train_points / config.noise_std**2
-            state["runs"].append(
-                mark
-                | {
-                    "law": METHODS[method].law,
-                    "seconds": seconds,
-                    "steps": ensemble.losses.shape[1],
-                    "failed": list(ensemble.failed),
-                    "objectives": rounded(ensemble.objectives * to_objective),
-                    **summary(ensemble.outputs(grid)[:, :, 0]),
-                    "outputs": [rounded(f) for f in ensemble.outputs(grid)[:, :, 0]],
-                }
-            )
-            results.save(path, state)
-            say(f"{method}, ensemble {seed}: {seconds:.1f} s")
+    marks = [
+        {"method": method, "seed": seed}
+        for seed in range(config.repeats)
+        for method in config.methods
+    ]
+    results.fill_in(path, state, marks, lambda mark: record(config, mark, progress), say)
     return path
+
+
+def record(config: ToyConfig, mark: Mark, progress: bool) -> Record:
+    """Train one ensemble, and keep what its members say on the grid."""
+    x, y, grid = make_data(config)
+    method = mark["method"]
+    ensemble = fit(
+        make_network(config),
+        x,
+        y,
+        method=method,
+        members=config.members,
+        noise_std=config.noise_std,
+        seed=mark["seed"],
+        trainer=make_trainer(config, method),
+        progress=progress,
+    )
+    outputs = ensemble.outputs(grid)[:, :, 0]
+    return {
+        "law": METHODS[method].law,
+        "steps": ensemble.losses.shape[1],
+        "failed": list(ensemble.failed),
+        "objectives": rounded(ensemble.objectives * config.train_points / config.noise_std**2),
+        **summary(outputs),
+        "outputs": [rounded(f) for f in outputs],
+    }
 
 
 def summary(outputs: NDArray[Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """How an ensemble approaches its law as the network widens: the toy problem at growing width."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ import numpy as np
 
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results, toy
+from ntkgp.experiments.results import Mark, Record
 from ntkgp.methods import METHODS
 
 
@@ -19,11 +19,11 @@ class WidthsConfig:
     widths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)
     methods: tuple[str, ...] = ("ntkgp-param", "ntkgp-lin")
     members: int = 20
-    ensembles: int = 3
+    repeats: int = 3
     max_steps: int = 60
 
     def __post_init__(self) -> None:
-        toy.check_methods(self.methods, self.members, self.ensembles)
+        toy.check_methods(self.methods, self.members, self.repeats)
 
 
 PRESETS = {
@@ -38,36 +38,35 @@ def run(
     """Train what is not yet in the results file, and return its path."""
     path = out / "widths.json"
     base = replace(toy.ToyConfig(), members=config.members, max_steps=config.max_steps)
-    x, y, grid = toy.make_data(base)
     state = results.resume(
-        path, "widths", config, toy.law_records(base), may_grow=("widths", "methods", "ensembles")
+        path, "widths", config, toy.law_records(base), may_grow=("widths", "methods", "repeats")
     )
-    for width in config.widths:
-        net = toy.make_network(replace(base, width=width))
-        for method in config.methods:
-            for seed in range(config.ensembles):
-                mark = {"method": method, "width": width, "seed": seed}
-                if any(mark.items() <= run.items() for run in state["runs"]):
-                    continue
-                started = time.perf_counter()
-                outputs = []
-                for index in range(config.members):  # one at a time, so that memory is one member's
-                    ensemble = fit(
-                        net,
-                        x,
-                        y,
-                        method=method,
-                        members=[index],
-                        noise_std=base.noise_std,
-                        seed=seed,
-                        trainer=toy.make_trainer(base, method),
-                        progress=progress,
-                    )
-                    outputs.append(ensemble.outputs(grid)[0, :, 0])
-                seconds = round(time.perf_counter() - started, 2)
-                law = METHODS[method].law
-                record = mark | {"law": law, "seconds": seconds} | toy.summary(np.array(outputs))
-                state["runs"].append(record)
-                results.save(path, state)
-                say(f"{method}, width {width}, ensemble {seed}: {seconds:.1f} s")
+    marks = [
+        {"method": method, "width": width, "seed": seed}
+        for width in config.widths
+        for method in config.methods
+        for seed in range(config.repeats)
+    ]
+    results.fill_in(path, state, marks, lambda mark: record(base, mark, progress), say)
     return path
+
+
+def record(base: toy.ToyConfig, mark: Mark, progress: bool) -> Record:
+    """Train one ensemble, one member at a time, so that memory is one member's."""
+    config = replace(base, width=mark["width"])
+    x, y, grid = toy.make_data(config)
+    outputs = []
+    for index in range(config.members):
+        ensemble = fit(
+            toy.make_network(config),
+            x,
+            y,
+            method=mark["method"],
+            members=[index],
+            noise_std=config.noise_std,
+            seed=mark["seed"],
+            trainer=toy.make_trainer(config, mark["method"]),
+            progress=progress,
+        )
+        outputs.append(ensemble.outputs(grid)[0, :, 0])
+    return {"law": METHODS[mark["method"]].law} | toy.summary(np.array(outputs))

@@ -36,14 +36,15 @@ def convolution(x: Array, w: Array, strides: Pair, pads: Pads) -> Array:
     """
     if jax.default_backend() == "cpu":
         return _with_own_derivative(x, w, strides, pads)
-    return _of_xla(x, w, strides, pads)
+    return plain_convolution(x, w, strides, pads)
 
 
-def _of_xla(x: Array, w: Array, strides: Pair, pads: Pads) -> Array:
+def plain_convolution(x: Array, w: Array, strides: Pair, pads: Pads) -> Array:
+    """x * w as XLA has it, derivatives included."""
     return lax.conv_general_dilated(x, w, strides, pads, dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
-_with_own_derivative = jax.custom_jvp(_of_xla, nondiff_argnums=(2, 3))
+_with_own_derivative = jax.custom_jvp(plain_convolution, nondiff_argnums=(2, 3))
 
 
 @partial(_with_own_derivative.defjvp, symbolic_zeros=True)

@@ -20,9 +20,12 @@ class Closeness(NamedTuple):
     """The same beyond them."""
 
 
-def closeness(results: dict[str, Any], run: dict[str, Any]) -> Closeness:
-    """Measure one run of a results file: its members' mean and standard deviation on the grid."""
-    law = results["laws"][run["law"]]
+def closeness(results: dict[str, Any], run: dict[str, Any], law_name: str = "") -> Closeness:
+    """Measure one run of a results file, by its members' mean and standard deviation on the grid.
+
+    Against the law of its method, or another one by its name.
+    """
+    law = results["laws"][law_name or run["law"]]
     law_mean, law_std = np.array(law["mean"]), np.array(law["std"])
     error = (np.array(run["mean"]) - law_mean) / (law_std / run["members"] ** 0.5)
     ratio = np.array(run["std"]) / law_std

@@ -1,22 +1,71 @@
 """One look for all figures and tables: readable in print and by colour-blind eyes."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ntkgp.report.claims import interval
 
 # Okabe and Ito's palette, distinguishable with any colour vision and in grey.
 BLUE, RED, GREEN, ORANGE = "#0072b2", "#d55e00", "#009e73", "#e69f00"
+PURPLE, SKY = "#cc79a7", "#56b4e9"
 
 
-def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write stem.png and stem.svg, and close the figure."""
+class Look(NamedTuple):
+    """How a method is named and drawn: colour, line and marker differ between any two."""
+
+    title: str
+    colour: str
+    line: str
+    marker: str
+
+
+LOOKS = {
+    "deep-ensemble": Look("Deep ensemble", "black", "-", "o"),
+    "rp-param": Look("RP-param", SKY, "--", "s"),
+    "rp-fn": Look("RP-fn", PURPLE, "-.", "D"),
+    "ntkgp-param": Look("NTKGP-param", RED, "-", "^"),
+    "ntkgp-fn": Look("NTKGP-fn", ORANGE, "--", "v"),
+    "ntkgp-lin": Look("NTKGP-Lin", GREEN, ":", "P"),
+    "ntkgp": Look("Analytic NTKGP", BLUE, ":", "*"),
+}
+
+
+def look(method: str) -> Look:
+    """That of a method, known here or not."""
+    return LOOKS.get(method, Look(method, "0.5", ":", "x"))
+
+
+def draw_band(
+    axis: Axes, x: NDArray[Any], repeats: Sequence[Sequence[float | None]], method: str
+) -> None:
+    """The mean over repeats (r, points) with its 95 % confidence band; gaps where one has no value."""
+    values = np.array([[np.nan if v is None else v for v in run] for run in repeats], float)
+    title, colour, line, marker = look(method)
+    intervals = [interval(list(column)) for column in values.T]
+    mean = np.array([i.mean for i in intervals])
+    every = max(1, len(x) // 10)
+    axis.plot(
+        x, mean, color=colour, ls=line, marker=marker, markevery=every, ms=4, lw=1.5, label=title
+    )
+    if len(values) > 1:
+        half = np.array([i.half for i in intervals])
+        axis.fill_between(x, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
+
+
+def save_figure(figure: Figure, stem: Path) -> Path:
+    """Write stem.png and stem.svg, close the figure, and return the stem."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    for file in files:
-        figure.savefig(file, dpi=150)
+    for kind in (".png", ".svg"):
+        figure.savefig(stem.with_name(stem.name + kind), dpi=150)
     plt.close(figure)
-    return files
+    return stem
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -8,7 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ntkgp.report.closeness import closeness, shown
+from ntkgp.report.claims import Claim, Verdict, all_of, below, between, interval
+from ntkgp.report.closeness import Closeness, closeness, shown
+from ntkgp.report.section import Section
 from ntkgp.report.style import BLUE, GREEN, RED, save_figure, table
 
 TITLES = {
@@ -19,12 +21,88 @@ TITLES = {
 SIZES = (2, 5, 10, 20)
 
 
-def report(results: dict[str, Any], out: Path) -> list[str]:
-    """Write the figures beside the results, and return the lines to print."""
-    files = [*figure_1(results, out), *ensemble_sizes(results, out)]
-    text = closeness_table(results)
-    (out / "toy-closeness.txt").write_text(text + "\n")
-    return [text, "", *(f"figure: {file}" for file in files), f"table: {out / 'toy-closeness.txt'}"]
+def report(results: dict[str, Any], out: Path) -> Section:
+    """Write the figures beside the results."""
+    stems = [figure_1(results, out), *ensemble_sizes(results, out)]
+    return Section(closeness_table(results), stems, claims(results))
+
+
+def claims(results: dict[str, Any]) -> list[Claim]:
+    """Those that Figure 1 is to show."""
+    against_ntkgp = {
+        method: [closeness(results, run, "ntkgp") for run in runs]
+        for method in TITLES
+        if (runs := [run for run in results["runs"] if run["method"] == method])
+    }
+    if against_ntkgp.keys() != TITLES.keys():
+        return []
+    return [
+        similar_means(results, against_ntkgp),
+        matching_spread(against_ntkgp),
+        more_confident(against_ntkgp),
+    ]
+
+
+def similar_means(results: dict[str, Any], measured: dict[str, list[Closeness]]) -> Claim:
+    members = results["config"]["members"]
+    errors = {
+        method: interval([c.mean_error / members**0.5 for c in measured[method]])
+        for method in ("ntkgp-param", "rp-param")
+    }
+    shown = ", ".join(f"{TITLES[method]} {error.shown(2)}" for method, error in errors.items())
+    return Claim(
+        "Figure 1",
+        "NTKGP-param and RP-param have means similar to the analytic NTKGP posterior's (verdict: "
+        "within one of its standard deviations, root mean square)",
+        f"in its standard deviations: {shown}",
+        all_of(*(below(error, 1.0) for error in errors.values())),
+    )
+
+
+def matching_spread(measured: dict[str, list[Closeness]]) -> Claim:
+    """A ratio within a quarter of 1, inside and outside the data."""
+    ratios = {
+        method: [
+            interval(list(values))
+            for values in zip(
+                *((c.std_ratio_inside, c.std_ratio_outside) for c in runs), strict=True
+            )
+        ]
+        for method, runs in measured.items()
+    }
+    shown = ", ".join(
+        f"{TITLES[method]} {inside.shown(2)} / {outside.shown(2)}"
+        for method, (inside, outside) in ratios.items()
+    )
+    matches = {
+        method: all_of(*(between(ratio, 0.75, 1.25) for ratio in both))
+        for method, both in ratios.items()
+    }
+    opposite: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
+    return Claim(
+        "Figure 1",
+        "only NTKGP-param's variances match the analytic NTKGP posterior's (verdict: standard "
+        "deviations within a quarter, inside and outside the data, and not so for the others)",
+        f"ratio of standard deviations inside / outside: {shown}",
+        all_of(
+            matches.pop("ntkgp-param"),
+            *(opposite.get(verdict, "undecided") for verdict in matches.values()),
+        ),
+    )
+
+
+def more_confident(measured: dict[str, list[Closeness]]) -> Claim:
+    ratios = {
+        method: interval([c.std_ratio_outside for c in measured[method]])
+        for method in ("deep-ensemble", "rp-param")
+    }
+    shown = ", ".join(f"{TITLES[method]} {ratio.shown(2)}" for method, ratio in ratios.items())
+    return Claim(
+        "Figure 1",
+        "the other ensembles are more confident than the NTKGP posterior away from the data",
+        f"ratio of standard deviations outside the data: {shown}",
+        all_of(*(below(ratio, 1.0) for ratio in ratios.values())),
+    )
 
 
 def closeness_table(results: dict[str, Any]) -> str:
@@ -60,7 +138,7 @@ def closeness_table(results: dict[str, Any]) -> str:
     return f"{table([*head, 'seconds'], rows)}\n{note}"
 
 
-def figure_1(results: dict[str, Any], out: Path) -> list[Path]:
+def figure_1(results: dict[str, Any], out: Path) -> Path:
     """The analytic NTKGP in every panel, against NNGP and three ensembles."""
     nngp = results["laws"]["nngp"]
     panels = [("Analytic NNGP", np.array(nngp["mean"]), np.array(nngp["std"]))]
@@ -105,7 +183,7 @@ def ensemble_sizes(results: dict[str, Any], out: Path) -> list[Path]:
     for axis in axes[-1]:
         axis.set_xlabel("x")
     _legend(axes[0, -1])
-    return save_figure(figure, out / "ensemble-sizes")
+    return [save_figure(figure, out / "ensemble-sizes")]
 
 
 def _drawn(results: dict[str, Any]) -> dict[str, str]:

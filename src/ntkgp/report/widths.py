@@ -5,10 +5,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
+from ntkgp.report.claims import Claim, below, difference
 from ntkgp.report.closeness import Closeness, closeness, mean_and_error, shown
-from ntkgp.report.style import BLUE, ORANGE, save_figure, table
+from ntkgp.report.section import Section
+from ntkgp.report.style import look, save_figure, table
 
-LOOKS = {"ntkgp-param": (BLUE, "o", "-"), "ntkgp-lin": (ORANGE, "s", "--")}
 TITLES = Closeness(
     mean_error="error of the mean / (law std/√K)",  # type: ignore[arg-type]
     std_ratio_inside="std ratio inside the data",  # type: ignore[arg-type]
@@ -16,8 +17,8 @@ TITLES = Closeness(
 )
 
 
-def report(results: dict[str, Any], out: Path) -> list[str]:
-    """Write the figure beside the results, and return the lines to print."""
+def report(results: dict[str, Any], out: Path) -> Section:
+    """Write the figure beside the results."""
     measured: dict[str, dict[int, list[Closeness]]] = {}
     for run in results["runs"]:
         by_width = measured.setdefault(run["method"], {})
@@ -29,21 +30,39 @@ def report(results: dict[str, Any], out: Path) -> list[str]:
     ]
     head = ["method", "width", "ensembles", "mean error", "std ratio in", "std ratio out"]
     text = table(head, rows)
-    (out / "widths-closeness.txt").write_text(text + "\n")
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     for field, axis in enumerate(axes):
         for method, by_width in measured.items():
-            colour, marker, line = LOOKS.get(method, ("black", "^", ":"))
+            title, colour, line, marker = look(method)
             widths = sorted(by_width)
             points = [mean_and_error([c[field] for c in by_width[w]]) for w in widths]
             means, errors = zip(*points, strict=True)
             axis.errorbar(
-                widths, means, errors, color=colour, marker=marker, ls=line, capsize=3, label=method
+                widths, means, errors, color=colour, marker=marker, ls=line, capsize=3, label=title
             )
         axis.axhline(1, color="black", lw=0.8, ls=":")
         axis.set_xscale("log", base=2)
         axis.set_xlabel("width")
         axis.set_title(TITLES[field], fontsize=10)
     axes[0].legend()
-    files = save_figure(figure, out / "widths")
-    return [text, "", *(f"figure: {file}" for file in files)]
+    return Section(text, [save_figure(figure, out / "widths")], claims(measured))
+
+
+def claims(measured: dict[str, dict[int, list[Closeness]]]) -> list[Claim]:
+    """Corollary 1 in numbers: at the largest width the mean is nearer to the law than at the least."""
+    made = []
+    for method, by_width in measured.items():
+        least, most = min(by_width), max(by_width)
+        if least == most:
+            continue
+        errors = [[c.mean_error for c in by_width[width]] for width in (most, least)]
+        gap = difference(*errors)
+        made.append(
+            Claim(
+                "Corollary 1",
+                f"{look(method).title} approaches the NTKGP posterior as the network widens",
+                f"error of the mean at width {most} less that at {least}: {gap.shown(2)}",
+                below(gap),
+            )
+        )
+    return made

@@ -84,6 +84,16 @@ def _offset(member: Member, shared: tuple[Baselearner, Array]) -> Array:
     return learner.offset(member, x)
 
 
+def regularisers(learner: Baselearner, theta: Params, members: Member, n: int) -> Array:
+    """Each member's regulariser for n training inputs, (members,)."""
+    return map_members(learner.net, _regulariser, (theta, members), (learner, n))
+
+
+def _regulariser(own: tuple[Params, Member], shared: tuple[Baselearner, int | Array]) -> Array:
+    learner, n = shared
+    return learner.regulariser(*own, n)
+
+
 def check_positive(trainer: object, *names: str) -> None:
     """Refuse options that are neither None nor above zero."""
     for name in names:

@@ -12,7 +12,15 @@ from jax import Array
 
 from ntkgp.member import Baselearner, TrainingSet
 from ntkgp.progress import note, progress_bar
-from ntkgp.training.common import Data, Draw, Trained, check_positive, offsets, typical
+from ntkgp.training.common import (
+    Data,
+    Draw,
+    Trained,
+    check_positive,
+    offsets,
+    regularisers,
+    typical,
+)
 from ntkgp.training.plans import Plan, choose_plan, map_members, row_batches
 from ntkgp.typing import Params
 
@@ -164,9 +172,10 @@ def run_epochs(
     epoch: int,
     n_epochs: int,
 ) -> tuple[TrainState, Array]:
-    """Train a group of members for n_epochs; also each epoch's mean loss, (members, n_epochs).
+    """Train a group of members for n_epochs; also the loss of each epoch, (members, n_epochs).
 
-    The arrays of `state` are overwritten.
+    That is the mean of its steps' data losses, and the regulariser as the epoch began: to have its
+    value at every step would cost a pass over all parameters. The arrays of `state` are overwritten.
     """
     run = _scanned_epochs if plan.scans else _looped_epochs
     own = Own(draws, delta, state.theta, state.opt_state)
@@ -212,8 +221,9 @@ def scan_program(
                 now = own._replace(theta=carry[0], opt_state=carry[1])
                 return _step(trainer, learner, now, data, order, epoch, i)
 
+            start = learner.regulariser(carry[0], own.draw.member, len(data.x))
             carry, losses = jax.lax.scan(one_step, carry, jnp.arange(n_batches))
-            return carry, losses.mean()
+            return carry, losses.mean() + start
 
         return jax.lax.scan(one_epoch, carry, epoch + jnp.arange(n_epochs))
 
@@ -236,12 +246,13 @@ def _looped_epochs(
     epoch_losses = []
     for e in range(epoch, epoch + n_epochs):
         orders = _orders(trainer, own.draw.batch_key, jnp.asarray(e), len(data.x))
+        start = regularisers(learner, moving[0], own.draw.member, len(data.x))
         losses = []
         for i in range(_n_batches(trainer, len(data.x))):
             where = (orders, jnp.asarray(e), jnp.asarray(i))
             moving, loss = step_program(trainer, plan, learner, fixed, moving, data, where)
             losses.append(loss)
-        epoch_losses.append(jnp.mean(jnp.stack(losses), axis=0))
+        epoch_losses.append(jnp.mean(jnp.stack(losses), axis=0) + start)
     return *moving, jnp.stack(epoch_losses, axis=1)
 
 
@@ -294,7 +305,7 @@ def _step(
     epoch: Array,
     i: Array,
 ) -> tuple[tuple[Params, Any], Array]:
-    """One step of one member, on mini-batch i of this epoch."""
+    """One step of one member, on mini-batch i of this epoch; also its data loss."""
     n = len(data.x)
     whole = TrainingSet(data.x, data.y, own.draw.epsilon, own.delta)
     batch = whole if order is None else jax.tree.map(lambda values: values[order[i]], whole)
@@ -304,14 +315,17 @@ def _step(
     if own.delta is None and learner.method.offset is not None:
         batch = batch._replace(delta=learner.offset(own.draw.member, batch.x))
 
-    def loss_of(theta: Params) -> Array:
-        return learner.loss(theta, own.draw.member, batch, n)
+    def losses(theta: Params) -> tuple[Array, Array]:
+        theta = learner.trainable(theta)
+        data_loss = learner.data_loss(theta, own.draw.member, batch)
+        return data_loss + learner.regulariser(theta, own.draw.member, n), data_loss
 
-    loss, gradient = jax.value_and_grad(loss_of)(own.theta)
-    extra = {"value": loss, "grad": gradient, "value_fn": loss_of}  # for line searches
+    (loss, data_loss), gradient = jax.value_and_grad(losses, has_aux=True)(own.theta)
+    # For line searches; to others the loss is of no use, and XLA leaves its computation out.
+    extra = {"value": loss, "grad": gradient, "value_fn": lambda theta: losses(theta)[0]}
     optimizer = _masked(trainer, learner)
     updates, opt_state = optimizer.update(gradient, own.opt_state, own.theta, **extra)
-    return (jax.tree.map(jnp.add, own.theta, updates), opt_state), loss
+    return (jax.tree.map(jnp.add, own.theta, updates), opt_state), data_loss
 
 
 def _masked(trainer: Descent, learner: Baselearner) -> Any:

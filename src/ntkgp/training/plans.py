@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
+from ntkgp.layers.convolution import plain_convolution
 from ntkgp.networks import Network
 from ntkgp.typing import Params
 
@@ -31,11 +32,8 @@ class Plan:
     reason: str
     devices: int = 1
     """Over which the members of one program are spread."""
-
-    @property
-    def scans(self) -> bool:
-        """Whether the loop over steps is part of the program, or of Python."""
-        return self.name in ("together", "sharded")
+    scans: bool = True
+    """Whether the loop over steps is part of the program, or of Python."""
 
     def groups(self, stacked: Any) -> list[Any]:
         """Cut what is stacked over members into groups; sharded ones are filled up by repetition."""
@@ -86,16 +84,14 @@ def choose_plan(
     reason = "as asked for"
     if name == "auto":
         name, reason = _suited(net, n_members)
-    if name == "one by one":
-        return Plan(name, 1, reason)
-    group = min(n_members, at_once or n_members)
+    group = 1 if name == "one by one" else min(n_members, at_once or n_members)
     devices = min(jax.local_device_count(), group) if name == "sharded" else 1
-    return Plan(name, group, reason, devices)
+    return Plan(name, group, reason, devices, loops_well(net))  # type: ignore[arg-type]
 
 
 def _suited(net: Network, n_members: int) -> tuple[str, str]:
     if not batches_well(net):  # type: ignore[arg-type]
-        return "one by one", "convolutions on the CPU are slow when batched or within a loop"
+        return "one by one", "convolutions on the CPU are slow when batched"
     n_devices = jax.local_device_count()
     if n_devices > 1 and n_members > 1:
         return "sharded", f"there are {n_devices} devices"
@@ -106,13 +102,30 @@ def _suited(net: Network, n_members: int) -> tuple[str, str]:
 def batches_well(net: Network) -> bool:
     """Whether members in one `jax.vmap` are no slower than one after another.
 
-    On the CPU XLA has fast convolutions for one set of weights only, and outside of loops.
+    On the CPU XLA has fast convolutions for one set of weights only.
     """
-    if jax.default_backend() != "cpu":
-        return True
+    return jax.default_backend() != "cpu" or "conv_general_dilated" not in _program(net)
+
+
+@lru_cache
+def loops_well(net: Network) -> bool:
+    """Whether steps within a loop of XLA are no slower than in one of Python.
+
+    On the CPU the gradients of a plain convolution are slow there; those of `layers.convolution`,
+    which has a derivative of its own, are not.
+    """
+    program = _program(net)
+    all_of_them, own = (
+        program.count(name)
+        for name in ("conv_general_dilated[", f"name={plain_convolution.__name__}")
+    )
+    return jax.default_backend() != "cpu" or all_of_them == own
+
+
+def _program(net: Network) -> str:
     params = jax.eval_shape(net.init, jax.random.key(0))
     x = jax.ShapeDtypeStruct((1, *net.input_shape), jnp.float32)
-    return "conv_general_dilated" not in str(jax.make_jaxpr(net.apply)(params, x))
+    return str(jax.make_jaxpr(net.apply)(params, x))
 
 
 def map_members(net: Network, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:

@@ -1,0 +1,97 @@
+"""CIFAR-10 against SVHN (Figures 5 and 6, the fixed-κ figure, Appendix I.4): Myrtle networks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ntkgp.data import Split, load
+from ntkgp.experiments.images import ImagesConfig, run_images
+from ntkgp.networks import LayeredNetwork, myrtle
+from ntkgp.training import Descent, RandomCropsAndFlips, Trainer
+
+if TYPE_CHECKING:
+    import optax
+
+NEEDS = ("cifar10", "svhn")
+
+
+@dataclass(frozen=True)
+class CifarConfig(ImagesConfig):
+    """The paper's networks and training."""
+
+    target_scales: tuple[str, ...] = ("matched", "fixed")
+    analytic: bool = False
+    depth: int = 10
+    channels: int = 100
+    b_std: float = 0.01
+    epochs: int = 100
+    batch_size: int = 125
+    momentum: float = 0.9
+    first_rate: float = 0.0001
+    """Of the learning rate, which rises linearly from here in the first epochs."""
+    warmup_epochs: int = 5
+    decay_epoch: int = 80
+    """From which on the learning rate is `last_rate`."""
+    last_rate: float = 0.0002
+    crop_pad: int = 4
+    """Pixels by which random crops move an image, at the most."""
+
+    def load(self) -> tuple[Split, Split, NDArray[Any]]:
+        things, numbers = (load(name) for name in NEEDS)
+        return things.train, things.test, numbers.test.x
+
+    def network(self, w_var: float) -> LayeredNetwork:
+        return myrtle(
+            (32, 32, 3),
+            10,
+            depth=self.depth,
+            channels=self.channels,
+            w_std=w_var**0.5,
+            b_std=self.b_std,
+        )
+
+    def schedule(self, n: int) -> "optax.Schedule":
+        """The learning rate at each step, with n training images."""
+        import optax
+
+        steps = max(1, n // self.batch_size)
+        rise = optax.linear_schedule(
+            self.first_rate, self.learning_rate, self.warmup_epochs * steps
+        )
+        parts = [rise, *map(optax.constant_schedule, (self.learning_rate, self.last_rate))]
+        return optax.join_schedules(parts, [self.warmup_epochs * steps, self.decay_epoch * steps])
+
+    def trainer(self, n: int, black: float) -> Trainer:
+        import optax
+
+        optimizer = optax.sgd(self.schedule(n), self.momentum)
+        augment = RandomCropsAndFlips(self.crop_pad, black)
+        return Descent(optimizer, self.epochs, self.batch_size, augment=augment)
+
+
+PRESETS = {
+    "laptop": CifarConfig(
+        channels=8,
+        depth=5,
+        members=4,
+        repeats=2,
+        epochs=4,
+        warmup_epochs=1,
+        decay_epoch=3,
+        learning_rate=0.01,
+        first_rate=0.001,
+        last_rate=0.002,
+        max_train=10_000,
+    ),
+    "paper": CifarConfig(w_var_grid=(1.5, 2.0, 2.5), kappa2_grid=(0.5, 1.0, 1.5)),
+}
+
+
+def run(
+    config: CifarConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
+) -> Path:
+    """Compute what is not yet in the results file, and return its path."""
+    return run_images("cifar", config, out, progress, say)

@@ -1,0 +1,187 @@
+"""Flight delays under a shift in time (Figure 2, Appendix I.2)."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp import metrics
+from ntkgp.data import Split, complete_rows, load
+from ntkgp.distributions import Normal
+from ntkgp.ensemble import fit
+from ntkgp.experiments import results
+from ntkgp.experiments.images import FIVE_METHODS
+from ntkgp.experiments.results import Mark, Record
+from ntkgp.layers import Relu
+from ntkgp.methods import METHODS, get_method
+from ntkgp.networks import mlp
+from ntkgp.training import Descent
+
+NEEDS = ("flights2008",)
+KEPT_SHARES = np.arange(100, 0, -1) / 100
+"""Of the error on the most confident share of the rows."""
+
+
+@dataclass(frozen=True)
+class FlightsConfig:
+    """Everything that determines a run."""
+
+    methods: tuple[str, ...] = FIVE_METHODS
+    members: int = 5
+    repeats: int = 10
+    """Independent ensembles of each method; repeat r has seed r, and its own validation rows."""
+    train_rows: int = 700_000
+    """The first rows in time, those for validation among them."""
+    validation_rows: int = 50_000
+    window_starts: tuple[int, ...] = (700_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000)
+    window_rows: int = 100_000
+    epochs: int = 10
+    batch_size: int = 100
+    learning_rate: float = 0.001
+    width: int = 100
+    depth: int = 4
+    w_std: float = 1.0
+    b_std: float = 0.05
+    weight_decay: float = 1e-4
+    """Of deep ensembles."""
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            get_method(method)
+        if not 0 < self.validation_rows < self.train_rows <= min(self.window_starts):
+            raise ValueError(
+                "validation_rows must be above 0 and below train_rows, and no window may start "
+                f"before train_rows; got {self.validation_rows}, {self.train_rows} and "
+                f"{self.window_starts}."
+            )
+
+
+PRESETS = {
+    "laptop": FlightsConfig(
+        repeats=3, window_starts=(700_000, 1_000_000, 1_300_000, 1_600_000, 1_950_000)
+    ),
+    "paper": FlightsConfig(),
+}
+
+
+class Standardised(NamedTuple):
+    """Rows in units of the training rows."""
+
+    train: Split
+    validation: Split
+    windows: list[Split]
+    minutes: float
+    """One unit of the target."""
+
+
+def run(
+    config: FlightsConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
+) -> Path:
+    """Compute what is not yet in the results file, and return its path."""
+    path = out / "flights.json"
+    contents = {"precision_thresholds": results.rounded(precision_thresholds())}
+    state = results.resume(path, "flights", config, contents, may_grow=("methods", "repeats"))
+    rows = complete_rows(load("flights2008"))
+    last = max(config.window_starts) + config.window_rows
+    if len(rows.x) < last:
+        raise ValueError(
+            f"the test windows end at row {last:,}, and flights2008 here has {len(rows.x):,} complete "
+            "rows: it is a part of the year. Use --preset laptop, or get the whole year."
+        )
+
+    def compute(mark: Mark) -> Record:
+        return record(config, standardise(config, rows, mark["repeat"]), mark, progress)
+
+    marks = [
+        {"method": method, "repeat": repeat}
+        for repeat in range(config.repeats)
+        for method in config.methods
+    ]
+    results.fill_in(path, state, marks, compute, say)
+    return path
+
+
+def precision_thresholds() -> NDArray[Any]:
+    """τ of the figure, in units of 1/variance of the standardised target."""
+    return np.geomspace(0.1, 1000, 81)
+
+
+def standardise(config: FlightsConfig, rows: Split, seed: int) -> Standardised:
+    """Training, validation and test rows, by mean and deviation of the training rows."""
+    order = np.random.default_rng(seed).permutation(config.train_rows)
+    validation, train = order[: config.validation_rows], order[config.validation_rows :]
+    inside = rows.take(train)
+    x_mean, x_std = inside.x.mean(axis=0, dtype=np.float64), inside.x.std(axis=0, dtype=np.float64)
+    y_mean, y_std = inside.y.mean(dtype=np.float64), inside.y.std(dtype=np.float64)
+
+    def of(which: NDArray[Any] | slice) -> Split:
+        part = rows.take(which)
+        return Split(
+            ((part.x - x_mean) / x_std).astype(np.float32),
+            ((part.y - y_mean) / y_std).astype(np.float32),
+        )
+
+    windows = [of(slice(start, start + config.window_rows)) for start in config.window_starts]
+    return Standardised(of(train), of(validation), windows, float(y_std))
+
+
+def record(config: FlightsConfig, data: Standardised, mark: Mark, progress: bool) -> Record:
+    """Train one ensemble, and score it on every window and on all of them together."""
+    import optax
+
+    net = mlp(
+        data.train.x.shape[1],
+        2,
+        width=config.width,
+        depth=config.depth,
+        activation=Relu(),
+        w_std=config.w_std,
+        b_std=config.b_std,
+    )
+    started = time.perf_counter()
+    ensemble = fit(
+        net,
+        *data.train,
+        method=mark["method"],
+        members=config.members,
+        seed=mark["repeat"],
+        trainer=Descent(optax.adam(config.learning_rate), config.epochs, config.batch_size),
+        validation=data.validation,
+        weight_decay=config.weight_decay if METHODS[mark["method"]].anchor is None else 0.0,
+        heteroscedastic=True,
+        progress=progress,
+    )
+    training_seconds = time.perf_counter() - started
+    predicted = [ensemble.predict(window.x).moment_matched() for window in data.windows]
+    return {
+        "training_seconds": round(training_seconds, 1),
+        "failed": list(ensemble.failed),
+        "epochs_used": (ensemble.validation_losses.argmin(axis=1) + 1).tolist(),
+        "minutes": data.minutes,
+        "windows": [
+            {
+                "nll": -float(np.mean(p.log_prob(window.y))),
+                "rmse": metrics.rmse(window.y, p.mean[:, 0]),
+            }
+            for window, p in zip(data.windows, predicted, strict=True)
+        ],
+        **confidence_records(predicted, np.concatenate([window.y for window in data.windows])),
+    }
+
+
+def confidence_records(predicted: list[Normal], y: NDArray[Any]) -> Record:
+    """RMSE on the rows above each precision, and on the most confident shares, of all windows."""
+    mean = np.concatenate([p.mean[:, 0] for p in predicted])
+    std = np.concatenate([p.std[:, 0] for p in predicted])
+    curve = metrics.error_vs_precision(y, mean, std, thresholds=precision_thresholds())
+    squares = np.cumsum(((y - mean) ** 2)[np.argsort(std)])
+    kept = np.maximum(1, np.round(KEPT_SHARES * len(y)).astype(int))
+    return {
+        "curve_errors": results.rounded(curve.errors),
+        "curve_fractions": results.rounded(curve.fractions),
+        "kept_errors": results.rounded(np.sqrt(squares[kept - 1] / kept)),
+    }

@@ -1,0 +1,325 @@
+"""Classification against images from elsewhere (Figures 3 to 6): what digits, MNIST and CIFAR-10 share."""
+
+import itertools
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp import metrics
+from ntkgp.calibration import (
+    base_target_scale,
+    best_temperature,
+    initial_second_moment,
+    mean_prior_var,
+    mean_probabilities,
+)
+from ntkgp.data import Split
+from ntkgp.ensemble import Ensemble, fit
+from ntkgp.experiments import results
+from ntkgp.experiments.results import Mark, Record
+from ntkgp.kernels import ntk
+from ntkgp.memory import peak_bytes
+from ntkgp.methods import METHODS, get_method
+from ntkgp.networks import LayeredNetwork
+from ntkgp.posterior import Posterior, get_law
+from ntkgp.solvers import Cholesky, Solver
+from ntkgp.training import Trainer
+
+FIVE_METHODS = ("deep-ensemble", "rp-param", "rp-fn", "ntkgp-param", "ntkgp-fn")
+SCALES = ("matched", "fixed")
+"""κ by each method's own second moment at initialisation, or that of the NTK for all (Appendix H)."""
+ENTROPY_BINS = 40
+EXACT = Cholesky()
+_TUNING_SEED = 1_000_000
+
+
+class Task(NamedTuple):
+    """Images as the networks take them, with labels from 0; those of `outside` are no class."""
+
+    train: Split
+    validation: Split
+    test: Split
+    outside: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ImagesConfig:
+    """Everything that determines a run, whatever the images are."""
+
+    methods: tuple[str, ...] = FIVE_METHODS
+    target_scales: tuple[str, ...] = ("matched",)
+    """Rules for κ, of `SCALES`."""
+    members: int = 10
+    repeats: int = 5
+    """Independent ensembles of each method; repeat r has seed r, and its own validation split."""
+    analytic: bool = True
+    """Whether to compute the exact NTKGP beside the ensembles."""
+    epochs: int = 20
+    batch_size: int = 100
+    learning_rate: float = 0.001
+    noise_std: float = 0.1
+    b_std: float = 0.05
+    w_var_grid: tuple[float, ...] = (2.0,)
+    """Values of σ_W² to choose from by validation accuracy."""
+    kappa2_grid: tuple[float, ...] = (1.0,)
+    """Multiples of C ζ₀ to choose κ² from, likewise; of no effect for a fixed κ."""
+    tuning_members: int = 3
+    """Members of the ensembles that the choice is made by."""
+    validation_fraction: float = 0.1
+    max_train: int = 1_000_000
+    """Training and validation images at the most, drawn at random."""
+    max_test: int = 1_000_000
+    """Test images, and images from elsewhere, at the most: the first ones."""
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            get_method(method)
+        if unknown := set(self.target_scales) - set(SCALES):
+            raise ValueError(
+                f"target_scales must be of {', '.join(SCALES)}; got {sorted(unknown)}."
+            )
+        if min(self.members, self.repeats, self.epochs, self.tuning_members) < 1:
+            raise ValueError(
+                "members, repeats, epochs and tuning_members must be at least 1; got "
+                f"{self.members}, {self.repeats}, {self.epochs} and {self.tuning_members}."
+            )
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(
+                f"validation_fraction must be between 0 and 1; got {self.validation_fraction}."
+            )
+
+    @abstractmethod
+    def load(self) -> tuple[Split, Split, NDArray[Any]]:
+        """Training and test images with labels, and images from elsewhere, as they are stored."""
+
+    @abstractmethod
+    def network(self, w_var: float) -> LayeredNetwork: ...
+
+    @abstractmethod
+    def trainer(self, n: int, black: float) -> Trainer:
+        """For n training images in which black is this value."""
+
+
+def run_images(
+    name: str,
+    config: ImagesConfig,
+    out: Path,
+    progress: bool,
+    say: Callable[[str], None],
+    solver: Solver = EXACT,
+) -> Path:
+    """Compute what is not yet in the results file, and return its path."""
+    path = out / f"{name}.json"
+    contents = {"entropy_bins": ENTROPY_BINS, "classes": 10}
+    state = results.resume(
+        path, name, config, contents, may_grow=("methods", "repeats", "analytic")
+    )
+    stored = config.load()
+
+    def compute(mark: Mark) -> Record:
+        task, black = make_task(config, *stored, seed=mark.get("repeat", 0))
+        if mark["kind"] == "law":
+            return law_record(config, task, solver, progress)
+        if mark["kind"] == "choice":
+            return choice_record(config, task, black, mark, progress)
+        choice = results.find(state, mark | {"kind": "choice"}, "method", "scale")
+        return ensemble_record(config, task, black, mark, choice, progress)
+
+    results.fill_in(path, state, list(marks(config)), compute, say)
+    return path
+
+
+def marks(config: ImagesConfig) -> Iterator[Mark]:
+    """What a run is made of, in order."""
+    if config.analytic:
+        yield {"kind": "law", "method": "ntkgp", "scale": "matched"}
+    for scale, method in itertools.product(config.target_scales, config.methods):
+        yield {"kind": "choice", "method": method, "scale": scale}
+    for repeat in range(config.repeats):
+        for scale, method in itertools.product(config.target_scales, config.methods):
+            yield {"kind": "ensemble", "method": method, "scale": scale, "repeat": repeat}
+
+
+def make_task(
+    config: ImagesConfig, train: Split, test: Split, outside: NDArray[Any], seed: int
+) -> tuple[Task, float]:
+    """A split into training and validation, standardised by one mean and one deviation; also black."""
+    order = np.random.default_rng(seed).permutation(len(train.x))[: config.max_train]
+    n_held_out = round(config.validation_fraction * len(order))
+    inside, held_out = train.take(order[n_held_out:]), train.take(order[:n_held_out])
+    mean, std = float(np.mean(inside.x)), float(np.std(inside.x))
+
+    def standardised(images: NDArray[Any]) -> NDArray[Any]:
+        return ((images - np.float32(mean)) / np.float32(std)).astype(np.float32)
+
+    def prepared(split: Split) -> Split:
+        return Split(standardised(split.x), split.y.astype(np.int64))
+
+    task = Task(
+        prepared(inside),
+        prepared(held_out),
+        prepared(test.take(slice(config.max_test))),
+        standardised(outside[: config.max_test]),
+    )
+    return task, -mean / std
+
+
+def choice_record(
+    config: ImagesConfig, task: Task, black: float, mark: Mark, progress: bool
+) -> Record:
+    """σ_W² and the multiple of κ² with the best validation accuracy; no training if there is one."""
+    grid = list(itertools.product(config.w_var_grid, config.kappa2_grid))
+    if len(grid) == 1:
+        return {"w_var": grid[0][0], "kappa2_multiple": grid[0][1], "accuracies": []}
+    accuracies = []
+    for w_var, multiple in grid:
+        ensemble, _ = trained(
+            config,
+            task,
+            black,
+            mark,
+            w_var,
+            multiple,
+            range(config.tuning_members),
+            _TUNING_SEED,
+            progress,
+        )
+        logits = ensemble.outputs(task.validation.x)
+        p = mean_probabilities(logits, best_temperature(logits, task.validation.y))
+        accuracies.append(metrics.accuracy(task.validation.y, p))
+    w_var, multiple = grid[int(np.argmax(accuracies))]
+    return {"w_var": w_var, "kappa2_multiple": multiple, "accuracies": accuracies}
+
+
+def trained(
+    config: ImagesConfig,
+    task: Task,
+    black: float,
+    mark: Mark,
+    w_var: float,
+    kappa2_multiple: float,
+    members: range,
+    seed: int,
+    progress: bool,
+) -> tuple[Ensemble, float]:
+    """An ensemble on the targets κ e_c, and κ."""
+    net = config.network(w_var)
+    own = mark["scale"] == "matched"
+    zeta_0 = initial_second_moment(
+        net, METHODS[mark["method"] if own else "ntkgp-param"], task.train.x
+    )
+    kappa = base_target_scale(zeta_0, net.output_dim)
+    kappa *= kappa2_multiple**0.5 if own else 1.0
+    ensemble = fit(
+        net,
+        task.train.x,
+        kappa * np.eye(net.output_dim)[task.train.y],
+        method=mark["method"],
+        members=members,
+        noise_std=config.noise_std,
+        seed=seed,
+        trainer=config.trainer(len(task.train.x), black),
+        progress=progress,
+    )
+    return ensemble, kappa
+
+
+def ensemble_record(
+    config: ImagesConfig, task: Task, black: float, mark: Mark, choice: Record, progress: bool
+) -> Record:
+    """Train one ensemble, and score its first K members for every K."""
+    started = time.perf_counter()
+    ensemble, kappa = trained(
+        config,
+        task,
+        black,
+        mark,
+        choice["w_var"],
+        choice["kappa2_multiple"],
+        range(config.members),
+        mark["repeat"],
+        progress,
+    )
+    seconds = time.perf_counter() - started
+    logits = [ensemble.outputs(x) for x in (task.validation.x, task.test.x, task.outside)]
+    sizes = range(1, len(ensemble.indices) + 1)
+    return {
+        "kappa": kappa,
+        "training_seconds": round(seconds, 1),
+        "failed": list(ensemble.failed),
+        "by_size": [scores(task, *(z[:size] for z in logits)) for size in sizes],
+    }
+
+
+def law_record(config: ImagesConfig, task: Task, solver: Solver, progress: bool) -> Record:
+    """The exact NTKGP on the whole training split, at σ_W² = 2 and the base value of κ (Appendix I.3)."""
+    net = config.network(2.0)
+    x = task.train.x.astype(np.float64)
+    kappa = base_target_scale(mean_prior_var(net, get_law("ntkgp"), x), net.output_dim)
+    targets = kappa * np.eye(net.output_dim)[task.train.y]
+    seconds = {}
+    started = time.perf_counter()
+    posterior = Posterior(
+        net, x, targets, noise_std=config.noise_std, solver=solver, progress=progress
+    )
+    seconds["conditioning"] = time.perf_counter() - started
+    rng = np.random.default_rng(0)
+    logits = []
+    for part, images, n_samples in (
+        ("validation", task.validation.x, 10),
+        ("test", task.test.x, 100),
+        ("outside", task.outside, 100),
+    ):
+        started = time.perf_counter()
+        law = posterior.predict(images.astype(np.float64), progress=progress)
+        seconds[part] = time.perf_counter() - started
+        noise = rng.standard_normal((n_samples, *law.mean.shape))
+        logits.append(law.mean + np.sqrt(law.epistemic_var) * noise)
+    return {
+        "kappa": kappa,
+        "training_images": len(x),
+        "stage_seconds": {name: round(value, 1) for name, value in seconds.items()},
+        "peak_bytes": peak_bytes(),
+        "residual": residual(posterior),
+        "by_size": [scores(task, *logits)],
+    }
+
+
+def residual(posterior: Posterior) -> float:
+    """Largest |(Θ + σ²I) w - y| / max |y| over 500 rows, each computed anew from the kernel."""
+    x, weights, y = posterior.x, posterior.weights, posterior.y
+    some = np.random.default_rng(1).choice(len(x), min(len(x), 500), replace=False)
+    rows = ntk(posterior.net, x[some], x)
+    rows[np.arange(len(some)), some] = ntk(posterior.net, x[some], diagonal=True)
+    left = rows @ weights + posterior.target_var * weights[some]
+    return float(np.abs(left - y[some]).max() / np.abs(y).max())
+
+
+def scores(
+    task: Task, validation: NDArray[Any], test: NDArray[Any], outside: NDArray[Any]
+) -> Record:
+    """All that the figures show, from logits (k, n, classes) of members or samples."""
+    temperature = best_temperature(validation, task.validation.y)
+    p_test, p_outside = (mean_probabilities(z, temperature) for z in (test, outside))
+    entropies = [metrics.predictive_entropy(p) for p in (p_test, p_outside)]
+    together = np.concatenate([task.test.y, np.full(len(p_outside), -1)])
+    curve = metrics.error_vs_confidence(together, np.concatenate([p_test, p_outside]))
+    edges = np.linspace(0, np.log(p_test.shape[1]), ENTROPY_BINS + 1)
+    return {
+        "members": len(test),
+        "temperature": temperature,
+        "error": 1 - metrics.accuracy(task.test.y, p_test),
+        "nll": metrics.classification_nll(task.test.y, p_test),
+        "ece": metrics.expected_calibration_error(task.test.y, p_test),
+        "auroc": metrics.auroc(*entropies),
+        "curve_errors": results.rounded(curve.errors),
+        "curve_fractions": results.rounded(curve.fractions),
+        "entropies_test": np.histogram(entropies[0], edges)[0].tolist(),
+        "entropies_outside": np.histogram(entropies[1], edges)[0].tolist(),
+    }

@@ -1,0 +1,118 @@
+"""Table 1 and Proposition 2 in numbers: the exact laws of several networks beside each other."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp.experiments import results
+from ntkgp.experiments.results import Mark, Record
+from ntkgp.kernels import kernel_matrix
+from ntkgp.layers import Erf, Gelu, Relu
+from ntkgp.networks import LayeredNetwork, mlp, myrtle
+from ntkgp.posterior import Posterior
+
+NETWORKS: dict[str, Callable[[], LayeredNetwork]] = {
+    "erf, 2 hidden layers": lambda: mlp(10, activation=Erf(), depth=2, w_std=1.5, b_std=0.05),
+    "relu, 3 hidden layers": lambda: mlp(10, activation=Relu(), depth=3, w_std=2**0.5, b_std=0.05),
+    "gelu, 1 hidden layer": lambda: mlp(10, activation=Gelu(), depth=1, w_std=1.5, b_std=0.1),
+    "Myrtle-5 on images": lambda: myrtle((4, 4, 3), depth=5),
+}
+CHAINS = {  # σ² > 0 or σ² = 0: the laws from the widest to the narrowest (Proposition 2)
+    "noisy": ("ntkgp", "randomised-prior", "nngp"),
+    "noise-free": ("ntkgp", "deep-ensemble", "nngp"),
+}
+
+
+@dataclass(frozen=True)
+class LawsConfig:
+    """Everything that determines a run."""
+
+    networks: tuple[str, ...] = tuple(NETWORKS)
+    train_points: int = 40
+    test_points: int = 40
+    noise_std: float = 0.3
+    draws: int = 20_000
+    """Members simulated for each law."""
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.networks) - set(NETWORKS):
+            raise ValueError(f"networks must be of {', '.join(NETWORKS)}; got {sorted(unknown)}.")
+
+
+PRESETS = {"laptop": LawsConfig(), "paper": LawsConfig(train_points=200, test_points=200)}
+
+
+def run(
+    config: LawsConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
+) -> Path:
+    """Compute what is not yet in the results file, and return its path."""
+    path = out / "laws.json"
+    state = results.resume(path, "laws", config, {}, may_grow=("networks",))
+    marks = [{"network": name, "chain": chain} for name in config.networks for chain in CHAINS]
+    results.fill_in(path, state, marks, lambda mark: record(config, mark), say)
+    return path
+
+
+def record(config: LawsConfig, mark: Mark) -> Record:
+    """Three laws at test points: by their formulas, by simulation, and their order."""
+    net = NETWORKS[mark["network"]]()
+    rng = np.random.default_rng(config.data_seed)
+    x, t = (
+        rng.normal(size=(n, *net.input_shape)) for n in (config.train_points, config.test_points)
+    )
+    y = rng.normal(size=(config.train_points, 1))
+    noise_std = config.noise_std if mark["chain"] == "noisy" else 0.0
+    laws = {
+        law: Posterior(net, x, y, law=law, noise_std=noise_std) for law in CHAINS[mark["chain"]]
+    }
+    covariances = {law: posterior.covariance(t) for law, posterior in laws.items()}
+    wide, middle, narrow = CHAINS[mark["chain"]]
+    return {
+        "largest_z": {
+            law: largest_z(posterior, t, covariances[law], config.draws)
+            for law, posterior in laws.items()
+        },
+        "least_eigenvalues": [
+            least_eigenvalue(covariances[a] - covariances[b], covariances[wide])
+            for a, b in ((wide, middle), (middle, narrow), (narrow, wide))
+        ],
+        "mean_std": {
+            law: float(np.sqrt(np.diag(covariance)).mean())
+            for law, covariance in covariances.items()
+        },
+    }
+
+
+def largest_z(
+    posterior: Posterior, t: NDArray[Any], covariance: NDArray[Any], n_draws: int
+) -> float:
+    """How far means and variances of simulated members are from the law, in standard errors.
+
+    A member is drawn from its prior at initialisation and trained as a linear model on targets of
+    its own: f(t) = f₀(t) + T_td (T_dd + σ²I)⁻¹ (y + σε - f₀(d)).
+    """
+    rng, law, x = np.random.default_rng(0), posterior.law, posterior.x
+    both = np.concatenate([x, t])
+    prior, trained = (
+        kernel_matrix(posterior.net, which, both) for which in (law.prior, law.trained)
+    )
+    root = np.linalg.cholesky(prior + 1e-10 * np.trace(prior) * np.eye(len(both)) / len(both))
+    f_0 = root @ rng.standard_normal((len(both), n_draws))
+    sigma, n = posterior.target_var**0.5, len(x)
+    targets = posterior.y + sigma * rng.standard_normal((n, n_draws))
+    weights = np.linalg.solve(trained[:n, :n] + sigma**2 * np.eye(n), targets - f_0[:n])
+    f = f_0[n:] + trained[n:, :n] @ weights
+    var = np.diag(covariance)
+    of_means = (f.mean(axis=1) - posterior.mean(t)[:, 0]) / np.sqrt(var / n_draws)
+    of_vars = (f.var(axis=1, ddof=1) / var - 1) / np.sqrt(2 / n_draws)
+    return float(np.abs([of_means, of_vars]).max())
+
+
+def least_eigenvalue(difference: NDArray[Any], scale: NDArray[Any]) -> float:
+    """The smallest eigenvalue of Σ₁ - Σ₂, in units of the largest of a third."""
+    return float(np.linalg.eigvalsh(difference)[0] / np.linalg.eigvalsh(scale)[-1])

@@ -1,0 +1,160 @@
+"""Test RMSE and NLL on nine UCI regression sets, defaults only, beside published figures and peers.
+
+The paper has no such table; Lakshminarayanan et al. (2017), whose deep ensembles it extends, has.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp.data import load
+from ntkgp.experiments import results
+from ntkgp.experiments.results import Mark, Record
+from ntkgp.metrics import gaussian_nll, rmse
+
+NEEDS = ("uci/yacht",)  # all nine are in one file
+PUBLISHED = {  # deep ensembles of Lakshminarayanan et al. (2017): NLL, RMSE
+    "bostonHousing": (2.41, 3.28),
+    "concrete": (3.06, 6.03),
+    "energy": (1.38, 2.09),
+    "kin8nm": (-1.20, 0.09),
+    "naval-propulsion-plant": (-5.63, 0.00),
+    "power-plant": (2.79, 4.11),
+    "protein-tertiary-structure": (2.83, 4.71),
+    "wine-quality-red": (0.94, 0.64),
+    "yacht": (1.18, 1.58),
+}
+MODELS = ("ntkgp-law", "ntkgp-param", "rp-param", "deep-ensemble", "sklearn-gp", "forest")
+PEER_TUNING_ROWS = 1_000  # scikit-learn's GP tunes its kernel on as many rows as ours
+
+
+@dataclass(frozen=True)
+class UciConfig:
+    """Everything that determines a run; all models have their defaults."""
+
+    sets: tuple[str, ...] = tuple(PUBLISHED)
+    models: tuple[str, ...] = MODELS
+    splits: int = 20
+    """Of the standard ones, of which protein has 5."""
+    gp_rows: int = 12_000
+    """Training rows that exact Gaussian processes see at the most."""
+
+    def __post_init__(self) -> None:
+        for name, values, known in (
+            ("sets", self.sets, PUBLISHED),
+            ("models", self.models, MODELS),
+        ):
+            if unknown := set(values) - set(known):
+                raise ValueError(
+                    f"{name} must be of {', '.join(known)}; got {', '.join(sorted(unknown))}."
+                )
+
+
+PRESETS = {
+    "laptop": UciConfig(
+        sets=("bostonHousing", "concrete", "energy", "wine-quality-red", "yacht"),
+        models=tuple(model for model in MODELS if model != "forest"),
+        splits=3,
+    ),
+    "paper": UciConfig(),
+}
+
+
+def run(
+    config: UciConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
+) -> Path:
+    """Compute what is not yet in the results file, and return its path."""
+    path = out / "uci.json"
+    contents = {"published": PUBLISHED}
+    state = results.resume(path, "uci", config, contents, may_grow=("sets", "models", "splits"))
+    tables = {name: load(f"uci/{name}") for name in config.sets}
+    marks = [
+        {"set": name, "model": model, "split": split}
+        for name, table in tables.items()
+        for model in config.models
+        for split in range(min(config.splits, len(table.folds)))
+    ]
+
+    def compute(mark: Mark) -> Record:
+        table = tables[mark["set"]]
+        fold = table.folds[mark["split"]]
+        train, test = table.all.take(fold.train), table.all.take(fold.test)
+        return measure(mark["model"], config.gp_rows, *train, *test, mark["split"])
+
+    results.fill_in(path, state, marks, compute, say)
+    return path
+
+
+def measure(
+    model: str,
+    gp_rows: int,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    x_test: NDArray[Any],
+    y_test: NDArray[Any],
+    split: int,
+) -> Record:
+    """Test RMSE, and NLL of the moment-matched normal."""
+    rows = np.arange(len(x))
+    if model in ("ntkgp-law", "sklearn-gp") and len(x) > gp_rows:
+        rows = np.random.default_rng(split).choice(len(x), gp_rows, replace=False)
+    mean, std = PREDICT[model](model, x[rows], y[rows], x_test, split)
+    return {
+        "rmse": rmse(y_test, mean),
+        "nll": gaussian_nll(y_test, mean, std),
+        "rows": len(rows),
+    }
+
+
+def ensemble(model: str, x: Any, y: Any, x_test: Any, seed: int) -> Any:
+    from ntkgp.estimators import EnsembleRegressor
+
+    fitted = EnsembleRegressor(model, random_state=seed).fit(x, y)
+    return fitted.predict(x_test, return_std=True)
+
+
+def law(model: str, x: Any, y: Any, x_test: Any, seed: int) -> Any:
+    from ntkgp.estimators import GPRegressor
+
+    return GPRegressor("ntkgp", random_state=seed).fit(x, y).predict(x_test, return_std=True)
+
+
+def sklearn_gp(model: str, x: Any, y: Any, x_test: Any, seed: int) -> tuple[Any, Any]:
+    """One length scale, tuned by marginal likelihood on a subset, then conditioned on all rows."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    mean, std = x.mean(axis=0), x.std(axis=0)
+    std[std == 0] = 1
+    x, x_test = (x - mean) / std, (x_test - mean) / std
+    rows = np.random.default_rng(seed).permutation(len(x))[:PEER_TUNING_ROWS]
+    kernel = ConstantKernel() * RBF() + WhiteKernel()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of hyperparameters at their bounds
+        tuned = GaussianProcessRegressor(kernel, normalize_y=True).fit(x[rows], y[rows])
+        final = GaussianProcessRegressor(tuned.kernel_, optimizer=None, normalize_y=True).fit(x, y)
+    return final.predict(x_test, return_std=True)
+
+
+def forest(model: str, x: Any, y: Any, x_test: Any, seed: int) -> tuple[Any, Any]:
+    """500 trees, with one noise level from the out-of-bag residuals."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    fitted = RandomForestRegressor(500, oob_score=True, random_state=seed).fit(x, y)
+    std = np.sqrt(np.mean((y - fitted.oob_prediction_) ** 2))
+    return fitted.predict(x_test), np.full(len(x_test), std)
+
+
+PREDICT = {
+    "ntkgp-law": law,
+    "ntkgp-param": ensemble,
+    "rp-param": ensemble,
+    "deep-ensemble": ensemble,
+    "sklearn-gp": sklearn_gp,
+    "forest": forest,
+}
