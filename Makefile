@@ -30,9 +30,9 @@ check: $(VENV)/.test
 	$(BIN)/mypy
 
 # Tables of ratios against PyTorch, scikit-learn and limits of this machine, taken in one run each.
-# exact_mnist.py, which needs MNIST, toy_solver.py, letters.py and uci.py are run by themselves.
+# exact_mnist.py, which needs MNIST, toy_solver.py and letters.py are run by themselves.
 bench: $(VENV)/.bench
-	for name in kernel mlp_training small_data prediction growth; do \
+	for name in kernel mlp_training myrtle small_data prediction growth; do \
 	    $(BIN)/python benchmarks/$$name.py --out runs/bench || exit 1; \
 	done
 

@@ -13,19 +13,13 @@ import jax
 
 jax.config.update("jax_num_cpu_devices", 2)
 
-import jax.numpy as jnp
 import numpy as np
-import optax
 import torch
 
 import ntkgp
 from common import best_seconds, main
+from ntkgp.experiments.costs import Epochs
 from ntkgp.layers import Relu
-from ntkgp.member import Baselearner
-from ntkgp.noise import ConstantNoise, LearnedNoise
-from ntkgp.training import descent
-from ntkgp.training.common import Data, draw_members, offsets
-from ntkgp.training.plans import choose_plan
 
 BATCH, LEARNING_RATE, NOISE_STD = 100, 1e-3, 0.1
 
@@ -59,40 +53,23 @@ CASES = (
 )
 
 
-class Ours:
-    """One epoch of ntkgp, by a plan."""
-
-    def __init__(self, case: Case, n: int, method: str, plan: str) -> None:
-        net = ntkgp.mlp(
-            case.inputs,
-            case.heads * case.outputs,
-            width=case.width,
-            depth=case.depth,
-            activation=Relu(),
-        )
-        noise = LearnedNoise() if case.heteroscedastic else ConstantNoise()
-        self.learner = Baselearner(net, ntkgp.METHODS[method], NOISE_STD, noise=noise)
-        self.trainer = ntkgp.Descent(optax.adam(LEARNING_RATE), epochs=1, batch_size=BATCH)
-        self.data = Data(*map(jnp.asarray, case.data(n)))
-        self.plan = choose_plan(net, case.members, plan)
-        draws = draw_members(self.learner, 0, range(case.members), self.data)
-        (self.draws,) = self.plan.groups(draws)
-        self.delta = offsets(self.learner, self.draws.member, self.data.x)
-        self.state = descent.start(self.trainer, self.learner, self.draws, early_stop=False)
-
-    def __call__(self) -> None:
-        self.state, losses = descent.run_epochs(
-            self.trainer,
-            self.plan,
-            self.learner,
-            self.state,
-            self.data,
-            self.draws,
-            self.delta,
-            0,
-            1,
-        )
-        jax.block_until_ready((self.state, losses))
+def epochs(case: Case, n: int, method: str, plan: str) -> Epochs:
+    net = ntkgp.mlp(
+        case.inputs,
+        case.heads * case.outputs,
+        width=case.width,
+        depth=case.depth,
+        activation=Relu(),
+    )
+    return Epochs(
+        net,
+        method,
+        n,
+        members=case.members,
+        batch_size=BATCH,
+        plan=plan,
+        heteroscedastic=case.heteroscedastic,
+    )
 
 
 class Torch:
@@ -156,9 +133,9 @@ def run() -> list[dict[str, Any]]:
     for case in CASES:
         for n in case.rows:
             runs = {
-                "ntkgp-param": Ours(case, n, "ntkgp-param", "auto"),
-                "ntkgp-param, one device": Ours(case, n, "ntkgp-param", "together"),
-                "deep-ensemble": Ours(case, n, "deep-ensemble", "auto"),
+                "ntkgp-param": epochs(case, n, "ntkgp-param", "auto"),
+                "ntkgp-param, one device": epochs(case, n, "ntkgp-param", "together"),
+                "deep-ensemble": epochs(case, n, "deep-ensemble", "auto"),
                 "PyTorch eager": Torch(case, n, stacked=False),
                 "PyTorch batched by hand": Torch(case, n, stacked=True),
             }

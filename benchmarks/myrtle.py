@@ -6,64 +6,21 @@ loss of ntkgp-param with δ computed beforehand. Ours is `Descent` by the plan t
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
 import torch
 from torch import nn
 
 import ntkgp
 from common import best_seconds, main
-from ntkgp.member import Baselearner
-from ntkgp.training import descent
-from ntkgp.training.common import Data, draw_members, offsets
-from ntkgp.training.plans import choose_plan
+from ntkgp.experiments.costs import Epochs
 
 CHANNELS, BATCH, STEPS, LEARNING_RATE, NOISE_STD = 100, 32, 2, 1e-4, 0.1
 W_STD, B_STD = 2**0.5, 0.01
 CONVOLUTIONS = (3, 3, 3)
 
 
-def images() -> tuple[Any, Any]:
-    rng = np.random.default_rng(0)
-    n = STEPS * BATCH
-    return (
-        rng.normal(size=(n, 32, 32, 3)).astype(np.float32),
-        rng.normal(size=(n, 10)).astype(np.float32),
-    )
-
-
-class Ours:
-    """One epoch of ntkgp."""
-
-    def __init__(self, members: int) -> None:
-        net = ntkgp.myrtle((32, 32, 3), 10, channels=CHANNELS, w_std=W_STD, b_std=B_STD)
-        self.learner = Baselearner(net, ntkgp.METHODS["ntkgp-param"], NOISE_STD)
-        self.trainer = ntkgp.Descent(optax.adam(LEARNING_RATE), epochs=1, batch_size=BATCH)
-        self.data = Data(*map(jnp.asarray, images()))
-        self.plan = choose_plan(net, members)
-        self.groups = self.plan.groups(draw_members(self.learner, 0, range(members), self.data))
-        self.deltas = [offsets(self.learner, group.member, self.data.x) for group in self.groups]
-        self.states = [
-            descent.start(self.trainer, self.learner, group, early_stop=False)
-            for group in self.groups
-        ]
-
-    def __call__(self) -> None:
-        for i, group in enumerate(self.groups):
-            self.states[i], _ = descent.run_epochs(
-                self.trainer,
-                self.plan,
-                self.learner,
-                self.states[i],
-                self.data,
-                group,
-                self.deltas[i],
-                0,
-                1,
-            )
-        jax.block_until_ready(self.states)
+def ours(members: int) -> Epochs:
+    net = ntkgp.myrtle((32, 32, 3), 10, channels=CHANNELS, w_std=W_STD, b_std=B_STD)
+    return Epochs(net, "ntkgp-param", STEPS * BATCH, members=members, batch_size=BATCH)
 
 
 class MeanOverImage(nn.Module):
@@ -87,10 +44,9 @@ class Torch:
     """One epoch of PyTorch."""
 
     def __init__(self, members: int) -> None:
-        x, y = images()
-        self.x = torch.tensor(x.transpose(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
-        self.y = torch.tensor(y)
-        self.delta = torch.randn(members, len(y), 10)
+        n = STEPS * BATCH
+        self.x = torch.randn(n, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+        self.y, self.delta = torch.randn(n, 10), torch.randn(members, n, 10)
         self.nets = [network() for _ in range(members)]
         self.starts = [[p.detach().clone() for p in net.parameters()] for net in self.nets]
         self.optimizers = [
@@ -118,7 +74,7 @@ def run() -> list[dict[str, Any]]:
     runs = {
         (name, members): make(members)
         for members in (1, 4)
-        for name, make in (("ntkgp-param", Ours), ("PyTorch, channels last", Torch))
+        for name, make in (("ntkgp-param", ours), ("PyTorch, channels last", Torch))
     }
     seconds = best_seconds({f"{name}, K={k}": turn for (name, k), turn in runs.items()}, repeats=5)
     rows = []

@@ -1,4 +1,4 @@
-"""Small problems from data to predictions, in seconds: Figure 1's, and a table of 1,000 rows.
+"""Small problems from data to predictions, in seconds: Figure 1's, and tables of 300 and 1,000 rows.
 
 Peers: scikit-learn's GaussianProcessRegressor with its hyperparameters fitted, and as many of its
 MLPRegressors as our ensemble has members. Each has its own defaults, ours too. Times are of a
@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import ntkgp
 from common import best_seconds, main
+from ntkgp.training.choice import decaying_adam
 
 MEMBERS = 10
 
@@ -29,10 +30,10 @@ def toy() -> tuple[Any, Any]:
     return train.x, train.y.ravel()
 
 
-def table() -> tuple[Any, Any]:
+def table(n: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(1000, 8))
-    return x, np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.standard_normal(1000)
+    x = rng.normal(size=(n, 8))
+    return x, np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.standard_normal(n)
 
 
 def scikit_gp(x: Any, y: Any) -> None:
@@ -43,7 +44,8 @@ def scikit_gp(x: Any, y: Any) -> None:
 def scikit_networks(x: Any, y: Any) -> None:
     for seed in range(MEMBERS):
         network = make_pipeline(
-            StandardScaler(), MLPRegressor((128, 128), max_iter=500, random_state=seed)
+            StandardScaler(),
+            MLPRegressor(hidden_layer_sizes=(128, 128), max_iter=500, random_state=seed),
         )
         TransformedTargetRegressor(network, transformer=StandardScaler()).fit(x, y).predict(x)
 
@@ -52,9 +54,21 @@ def ours(make: Callable[[], Any]) -> Callable[[Any, Any], None]:
     return lambda x, y: make().fit(x, y).predict(x, return_std=True)
 
 
+def trained_by(trainer: Callable[[int], Any]) -> Callable[[Any, Any], None]:
+    """The functional interface with either of its trainers, at the estimators' width."""
+
+    def run(x: Any, y: Any) -> None:
+        net = ntkgp.mlp(x.shape[1], width=128)
+        ntkgp.fit(net, x, y, members=MEMBERS, trainer=trainer(len(x))).predict(x)
+
+    return run
+
+
 RUNS: dict[str, Callable[[Any, Any], None]] = {
     "EnsembleRegressor": ours(lambda: ntkgp.EnsembleRegressor(members=MEMBERS, random_state=0)),
     "GPRegressor": ours(lambda: ntkgp.GPRegressor(random_state=0)),
+    "ntkgp.fit by Gauss-Newton": trained_by(lambda n: ntkgp.GaussNewton()),
+    "ntkgp.fit by Adam": trained_by(decaying_adam),
     "scikit-learn's GaussianProcessRegressor": scikit_gp,
     f"{MEMBERS} of scikit-learn's MLPRegressor": scikit_networks,
 }
@@ -63,7 +77,7 @@ RUNS: dict[str, Callable[[Any, Any], None]] = {
 def run() -> list[dict[str, Any]]:
     warnings.simplefilter("ignore")  # of peers that stop before they converge
     rows = []
-    for name, (x, y) in {"toy": toy(), "table": table()}.items():
+    for name, (x, y) in {"toy": toy(), "table": table(300), "larger table": table(1000)}.items():
         calls = {model: lambda f=f, x=x, y=y: f(x, y) for model, f in RUNS.items()}
         first = {}
         for model, call in calls.items():

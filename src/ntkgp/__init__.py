@@ -8,6 +8,7 @@ from ntkgp import adapters as adapters
 from ntkgp import data as data
 from ntkgp import layers as layers
 from ntkgp import metrics as metrics
+from ntkgp.compilation import keep_compiled as keep_compiled
 from ntkgp.distributions import Mixture as Mixture
 from ntkgp.distributions import Normal as Normal
 from ntkgp.empirical import empirical_ntk as empirical_ntk

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:
+    with suppress(OSError):  # where nothing can be kept, it is compiled again
+        ntkgp.keep_compiled()
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
     if arguments.name != "all":
         _print_report([_run(arguments.name, arguments, arguments.set, out)], out)
@@ -89,7 +92,7 @@ def _reproduce(arguments: argparse.Namespace) -> None:
         started = time.perf_counter()
         try:
             paths.append(_run(name, arguments, settings.get(name, []), out))
-        except (FileNotFoundError, NotEnoughMemory) as error:
+        except (OSError, ModuleNotFoundError, NotEnoughMemory) as error:
             missing.append(f"{name} was left out: {error}")
             print(missing[-1], flush=True)
         else:

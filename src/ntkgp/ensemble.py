@@ -18,9 +18,10 @@ from ntkgp.member import Baselearner, Member
 from ntkgp.methods import get_method
 from ntkgp.networks import Network
 from ntkgp.noise import ConstantNoise, LearnedNoise
+from ntkgp.progress import note
 from ntkgp.training import Trained, Trainer
+from ntkgp.training.choice import choose_trainer
 from ntkgp.training.common import Data, Draw, draw_members, finite_members, regularisers
-from ntkgp.training.gauss_newton import GaussNewton
 from ntkgp.training.plans import map_members, row_batches
 from ntkgp.typing import Params
 
@@ -99,7 +100,7 @@ def fit(
     members: int | np.integer[Any] | Iterable[int] = 10,
     noise_std: float = 0.1,
     seed: int = 0,
-    trainer: Trainer = GaussNewton(),
+    trainer: Trainer | None = None,
     validation: tuple[ArrayLike, ArrayLike] | None = None,
     weight_decay: float = 0.0,
     heteroscedastic: bool = False,
@@ -120,7 +121,9 @@ def fit(
             outputs for each column of y, first the means, then the variances before a sigmoid;
             y should be standardised, and the trainer be `Descent`.
         seed: the seed of all randomness.
-        trainer: `GaussNewton` for small data, `Descent` for any Optax optimiser.
+        trainer: `GaussNewton` or, for any Optax optimiser, `Descent`. By default Gauss-Newton for
+            least squares with few residuals, where it is quicker and goes to the minimum, and Adam
+            with a decaying learning rate for all else; `progress` says which.
         validation: inputs and targets for early stopping, for trainers that use them.
         weight_decay: for deep ensembles, which have no regulariser of their own.
         progress: show a progress bar.
@@ -157,6 +160,9 @@ def fit(
     held_out = None
     if validation is not None:
         held_out = _check_data("validation[0]", "validation[1]", *validation, learner)
+    if trainer is None:
+        trainer = choose_trainer(learner, data, held_out)
+        note(f"trainer: {type(trainer).__name__}", progress)
     trained = trainer(learner, data, draws, held_out, progress)
     objectives = np.asarray(final_losses(learner, trained, data, draws))
     return _assemble(learner, seed, indices, trained, objectives)

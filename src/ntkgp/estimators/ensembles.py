@@ -6,10 +6,11 @@ from numpy.typing import NDArray
 
 from ntkgp.ensemble import Ensemble, fit
 from ntkgp.estimators.base import TableEstimator
-from ntkgp.estimators.preparation import default_trainer
+from ntkgp.estimators.preparation import check_counts
 from ntkgp.methods import get_method
 from ntkgp.networks import Network
 from ntkgp.training import Trainer
+from ntkgp.training.choice import decaying_adam
 
 
 class EnsembleEstimator(TableEstimator):
@@ -32,9 +33,12 @@ class EnsembleEstimator(TableEstimator):
 
     def _trainer(self, n: int) -> Trainer:
         """The user's trainer, or the default one for n rows."""
-        return self.trainer or default_trainer(
-            n, self.learning_rate, self.min_steps, self.min_epochs, self.batch_size
+        if self.trainer:
+            return self.trainer
+        counts = check_counts(
+            min_steps=self.min_steps, min_epochs=self.min_epochs, batch_size=self.batch_size
         )
+        return decaying_adam(n, self.learning_rate, **counts)
 
     def _train(
         self,

@@ -1,8 +1,6 @@
 """What every estimator does to a table before a network sees it."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +17,6 @@ from ntkgp.kernels import Which
 from ntkgp.layers import Erf, Gelu, Relu
 from ntkgp.layers.activation import Activation
 from ntkgp.networks import LayeredNetwork, Network, mlp
-from ntkgp.training import Descent
 
 
 class Prior(NamedTuple):
@@ -192,25 +189,6 @@ def _evidence(kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None) ->
     if not np.any(y):
         return Evidence(0.0, noise_std=1e-3 if noise_std is None else noise_std, scale=1e-3)
     return best_noise_and_scale(kernel, y, noise_std)
-
-
-@lru_cache(maxsize=32)  # one object for one setting, so that a second fit compiles nothing
-def default_trainer(
-    n: int, learning_rate: float, min_steps: int, min_epochs: int, batch_size: int
-) -> Descent:
-    """Adam with cosine decay over at least `min_steps` steps and `min_epochs` epochs."""
-    import optax
-
-    check_counts(min_steps=min_steps, min_epochs=min_epochs, batch_size=batch_size)
-    if not 0 < learning_rate < float("inf"):
-        raise ValueError(f"learning_rate must be a finite number > 0; got {learning_rate!r}.")
-
-    steps_per_epoch = max(1, n // batch_size)
-    epochs = max(min_epochs, ceil(min_steps / steps_per_epoch))
-    every = max(1, epochs // 50)
-    epochs = every * ceil(epochs / every)
-    schedule = optax.cosine_decay_schedule(learning_rate, epochs * steps_per_epoch)
-    return Descent(optax.adam(schedule), epochs=epochs, batch_size=batch_size, evaluate_every=every)
 
 
 def holdout(

@@ -1,4 +1,4 @@
-"""CIFAR-10 against SVHN (Figures 5 and 6, the fixed-κ figure, Appendix I.4): Myrtle networks."""
+"""CIFAR-10 against SVHN (Figures 5, 6 and 8, Appendix I.4): Myrtle networks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

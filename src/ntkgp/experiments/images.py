@@ -1,4 +1,4 @@
-"""Classification against images from elsewhere (Figures 3 to 6): what digits, MNIST and CIFAR-10 share."""
+"""Classification against images from elsewhere (Figures 3 to 6 and 8): what digits, MNIST and CIFAR-10 share."""
 
 import itertools
 import time
@@ -173,8 +173,13 @@ def make_task(
 def choice_record(
     config: ImagesConfig, task: Task, black: float, mark: Mark, progress: bool
 ) -> Record:
-    """σ_W² and the multiple of κ² with the best validation accuracy; no training if there is one."""
+    """σ_W² and the multiple of κ² with the best validation accuracy; no training if there is one.
+
+    With a fixed κ nothing is tuned: σ_W² is 2 (Appendix H).
+    """
     grid = list(itertools.product(config.w_var_grid, config.kappa2_grid))
+    if mark["scale"] == "fixed":
+        grid = [(2.0, 1.0)]
     if len(grid) == 1:
         return {"w_var": grid[0][0], "kappa2_multiple": grid[0][1], "accuracies": []}
     accuracies = []

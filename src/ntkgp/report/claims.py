@@ -24,7 +24,7 @@ class Interval(NamedTuple):
     def high(self) -> float:
         return self.mean + self.half
 
-    def shown(self, digits: int, factor: float = 1.0) -> str:
+    def shown(self, digits: int, factor: int = 1) -> str:
         """For people: the mean, with ± where there is more than one repeat.
 
         >>> Interval(0.1234, 0.01).shown(1, factor=100)
