@@ -1,6 +1,7 @@
 """The command line: `ntkgp reproduce` runs an experiment, `report` draws it, `data` keeps data sets."""
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -8,6 +9,8 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+
+import jax
 
 import ntkgp
 from ntkgp.data import commands as data_commands
@@ -81,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
 def _reproduce(arguments: argparse.Namespace) -> None:
     with suppress(OSError):  # where nothing can be kept, it is compiled again
         ntkgp.keep_compiled()
+    with suppress(RuntimeError):  # where JAX has begun already, it keeps the devices it has
+        jax.config.update("jax_num_cpu_devices", os.cpu_count())
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
     if arguments.name != "all":
         _print_report([_run(arguments.name, arguments, arguments.set, out)], out)

@@ -51,7 +51,7 @@ class MnistConfig(ImagesConfig):
 
 
 PRESETS = {
-    "laptop": MnistConfig(repeats=3),
+    "laptop": MnistConfig(repeats=2),
     "paper": MnistConfig(w_var_grid=(1.5, 2.0, 2.5), kappa2_grid=(0.5, 1.0, 1.5)),
 }
 
