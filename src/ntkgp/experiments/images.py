@@ -1,4 +1,4 @@
-"""Classification against images from elsewhere (Figures 3 to 6 and 8): what digits, MNIST and CIFAR-10 share."""
+"""Classification against images from elsewhere (Figures 3 to 6 and 8): what all such experiments share."""
 
 import itertools
 import time
