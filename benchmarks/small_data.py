@@ -8,6 +8,7 @@ second fit in the same process, with what JAX compiled in the first; the first i
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import ntkgp
-from common import best_seconds, main
+from common import main
 from ntkgp.training.choice import decaying_adam
 
 MEMBERS = 10
@@ -74,21 +75,23 @@ RUNS: dict[str, Callable[[Any, Any], None]] = {
 }
 
 
+def seconds_of(call: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
 def run() -> list[dict[str, Any]]:
     warnings.simplefilter("ignore")  # of peers that stop before they converge
     rows = []
     for name, (x, y) in {"toy": toy(), "table": table(300), "larger table": table(1000)}.items():
-        calls = {model: lambda f=f, x=x, y=y: f(x, y) for model, f in RUNS.items()}
-        first = {}
-        for model, call in calls.items():
-            started = time.perf_counter()
-            call()
-            first[model] = time.perf_counter() - started
-        seconds = best_seconds(calls, repeats=2)
-        for model, value in seconds.items():
-            row = {"problem": f"{name}, {len(x)} rows", "model": model, "seconds": value}
-            ratio = value / seconds["EnsembleRegressor"]
-            rows.append(row | {"first": first[model], "seconds / EnsembleRegressor": ratio})
+        times = {
+            model: [seconds_of(partial(f, x, y)) for _ in range(2)] for model, f in RUNS.items()
+        }
+        for model, (first, second) in times.items():
+            row = {"problem": f"{name}, {len(x)} rows", "model": model, "seconds": second}
+            ratio = second / times["EnsembleRegressor"][1]
+            rows.append(row | {"first": first, "seconds / EnsembleRegressor": ratio})
     return rows
 
 
