@@ -61,19 +61,22 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(7, 2.8), constrained_layout=True)
-    fields = {"seconds, conditioning": "seconds", "peak GiB": "peak memory, GiB"}
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+    fields = {"seconds, conditioning": "seconds to condition", "peak GiB": "peak memory, GiB"}
+    looks = (("#0072b2", "o", "-"), ("#d55e00", "s", "--"))
     for axis, (field, label) in zip(axes, fields.items(), strict=True):
-        for marker, solver in zip("os", SIZES, strict=True):
+        for (colour, marker, line), solver in zip(looks, SIZES, strict=True):
             own = [row for row in rows if row["solver"] == solver]
-            slope = exponent(own, field)
-            x, y = [row["rows"] for row in own], [row[field] for row in own]
-            axis.loglog(x, y, marker=marker, label=f"{solver}, n^{slope:.1f}")
+            sizes, values = [row["rows"] for row in own], [row[field] for row in own]
+            name = f"{solver}, $n^{{{exponent(own, field):.1f}}}$"
+            axis.loglog(sizes, values, color=colour, marker=marker, ls=line, label=name)
+        axis.set_xticks(sizes, [f"{n:,}" for n in sizes])
+        axis.minorticks_off()
         axis.set(xlabel="training rows n", ylabel=label)
-        axis.legend(frameon=False)
+        axis.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
         axis.grid(alpha=0.3)
     for kind in ("png", "svg"):
-        figure.savefig(path.with_suffix(f".{kind}"), dpi=200)
+        figure.savefig(path.with_suffix(f".{kind}"), dpi=150)
 
 
 def main() -> None:

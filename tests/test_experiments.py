@@ -171,9 +171,9 @@ def test_crops_and_flips_move_whole_images():
     assert not np.array_equal(moved, again)
 
 
-@pytest.mark.optimised
+@pytest.mark.slow
 def test_the_paper_s_cifar_network_takes_a_step(monkeypatch, tmp_path):
-    """Channel width 100, batches of 125, crops and flips, for every method's two ingredients."""
+    """Channel width 100, a batch of 125, crops and flips."""
 
     def load(name):
         n = 139 if name == "cifar10" else 12
@@ -259,7 +259,7 @@ def test_a_window_beyond_the_data_is_refused(monkeypatch, tmp_path):
 
 
 def test_laws_agree_with_simulated_members_and_are_ordered(tmp_path):
-    config = laws.LawsConfig(networks=("erf, 2 hidden layers",), train_points=10, test_points=8)
+    config = laws.LawsConfig(networks=("erf-2",), train_points=10, test_points=8)
     contents = results.load(laws.run(config, tmp_path, progress=False, say=lambda _: None))
     section = reporter("laws").report(contents, tmp_path)
     assert [claim.verdict for claim in section.claims] == ["holds"] * 4
@@ -267,7 +267,7 @@ def test_laws_agree_with_simulated_members_and_are_ordered(tmp_path):
 
 def test_a_wrong_law_is_seen_by_the_simulation():
     """The control: members of the randomised prior against the NTKGP's variances."""
-    net = laws.NETWORKS["erf, 2 hidden layers"]()
+    net = laws.NETWORKS["erf-2"]()
     x, t = RNG.normal(size=(10, 10)), RNG.normal(size=(5, 10))
     y = RNG.normal(size=10)
     right, wrong = (
@@ -311,13 +311,12 @@ def test_all_runs_what_needs_no_data_and_says_what_the_rest_needs(tmp_path, caps
 
     monkeypatch.setattr(ntkgp.data, "get", missing)
     small = {
-        "toy": {"width": 8, "members": 2, "max_steps": 2},
-        "widths": {"widths": "4,8", "members": 2, "max_steps": 2},
-        "laws": {"networks": "gelu, 1 hidden layer", "draws": 100},
-        "costs": {"members": 1, "steps": 1, "turns": 1, "batch_size": 4},
-        "digits": {"members": 2, "epochs": 1, "width": 8, "max_train": 100, "max_test": 50},
+        "toy": {"width": 8, "members": 2, "max_steps": 2, "methods": "ntkgp-param"},
+        "widths": {"widths": "4,8", "members": 2, "methods": "ntkgp-lin"},
+        "laws": {"networks": "gelu-1", "draws": 100},
+        "costs": {"members": 1, "steps": 1, "turns": 1, "methods": "deep-ensemble"},
+        "digits": {"members": 2, "epochs": 1, "max_train": 100, "methods": "deep-ensemble"},
     }
-    del small["laws"]["networks"]  # its names have commas in them
     settings = [
         word
         for name, fields in small.items()

@@ -315,7 +315,12 @@ def scores(
     entropies = [metrics.predictive_entropy(p) for p in (p_test, p_outside)]
     together = np.concatenate([task.test.y, np.full(len(p_outside), -1)])
     curve = metrics.error_vs_confidence(together, np.concatenate([p_test, p_outside]))
-    edges = np.linspace(0, np.log(p_test.shape[1]), ENTROPY_BINS + 1)
+    highest = np.log(p_test.shape[1])
+
+    def histogram(values: NDArray[Any]) -> list[int]:
+        inside = np.minimum(values, highest)  # which rounding may exceed
+        return np.histogram(inside, ENTROPY_BINS, (0, highest))[0].tolist()
+
     return {
         "members": len(test),
         "temperature": temperature,
@@ -325,6 +330,6 @@ def scores(
         "auroc": metrics.auroc(*entropies),
         "curve_errors": results.rounded(curve.errors),
         "curve_fractions": results.rounded(curve.fractions),
-        "entropies_test": np.histogram(entropies[0], edges)[0].tolist(),
-        "entropies_outside": np.histogram(entropies[1], edges)[0].tolist(),
+        "entropies_test": histogram(entropies[0]),
+        "entropies_outside": histogram(entropies[1]),
     }

@@ -16,11 +16,12 @@ from ntkgp.networks import LayeredNetwork, mlp, myrtle
 from ntkgp.posterior import Posterior
 
 NETWORKS: dict[str, Callable[[], LayeredNetwork]] = {
-    "erf, 2 hidden layers": lambda: mlp(10, activation=Erf(), depth=2, w_std=1.5, b_std=0.05),
-    "relu, 3 hidden layers": lambda: mlp(10, activation=Relu(), depth=3, w_std=2**0.5, b_std=0.05),
-    "gelu, 1 hidden layer": lambda: mlp(10, activation=Gelu(), depth=1, w_std=1.5, b_std=0.1),
-    "Myrtle-5 on images": lambda: myrtle((4, 4, 3), depth=5),
+    "erf-2": lambda: mlp(10, activation=Erf(), depth=2, w_std=1.5, b_std=0.05),
+    "relu-3": lambda: mlp(10, activation=Relu(), depth=3, w_std=2**0.5, b_std=0.05),
+    "gelu-1": lambda: mlp(10, activation=Gelu(), depth=1, w_std=1.5, b_std=0.1),
+    "myrtle-5": lambda: myrtle((4, 4, 3), depth=5),
 }
+"""Activation and number of hidden layers of dense networks, and a convolutional one on images."""
 CHAINS = {  # σ² > 0 or σ² = 0: the laws from the widest to the narrowest (Proposition 2)
     "noisy": ("ntkgp", "randomised-prior", "nngp"),
     "noise-free": ("ntkgp", "deep-ensemble", "nngp"),
