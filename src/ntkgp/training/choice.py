@@ -9,7 +9,7 @@ from ntkgp.training.common import Data, Trainer
 from ntkgp.training.descent import Descent
 from ntkgp.training.gauss_newton import GaussNewton
 
-FEW_RESIDUALS = 500
+FEW_RESIDUALS = 300
 """N·c up to which Gauss-Newton is the quicker one (`benchmarks/small_data.py` measures it)."""
 FEW_RESIDUALS_LINEAR = 3000
 """The same for methods with a closed form, where it takes two steps."""
