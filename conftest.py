@@ -27,6 +27,7 @@ def pytest_configure(config):
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.local_devices()  # one of them, before the command line can ask for more
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures of a whole module, which compile too

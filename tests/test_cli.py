@@ -35,7 +35,7 @@ def test_reproduce_writes_results_figures_and_table(small_run):
     assert set(contents["laws"]) == {"nngp", "deep-ensemble", "randomised-prior", "ntkgp"}
     assert contents["config"]["width"] == 8
     assert contents["versions"]["jax"]
-    for name in ("figure-1.png", "figure-1.svg", "ensemble-sizes.png", "toy-closeness.txt"):
+    for name in ("figure-1.png", "figure-1.svg", "ensemble-sizes.png", "report.html"):
         assert (small_run / name).stat().st_size > 100
 
 
@@ -46,8 +46,8 @@ def test_an_interrupted_run_continues(small_run, capsys):
     results.save(path, contents)
     assert main(["reproduce", "toy", "--out", str(small_run), *SMALL]) == 0
     printed = capsys.readouterr().out
-    assert "ntkgp-fn, ensemble 0" in printed
-    assert "rp-param, ensemble 0" not in printed
+    assert "method ntkgp-fn, seed 0" in printed
+    assert "method rp-param, seed 0" not in printed
     again = results.load(path)["runs"]
     assert [run["outputs"] for run in again] == [run["outputs"] for run in whole]
 

@@ -46,8 +46,8 @@ class Claim(NamedTuple):
 def interval(values: Sequence[float]) -> Interval:
     """By Student's distribution over independent repeats.
 
-    >>> interval([1.0, 3.0])
-    Interval(mean=2.0, half=12.706204736174696)
+    >>> interval([1.0, 3.0]).shown(1)
+    '2.0 ± 12.7'
     """
     n, mean = len(values), float(np.mean(values))
     if n < 2:
