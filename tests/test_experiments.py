@@ -154,6 +154,15 @@ def test_cifar_s_learning_rate_is_the_paper_s():
     np.testing.assert_allclose(rates, [1e-4, 5.5e-4, 1e-3, 1e-3, 2e-4, 2e-4], rtol=1e-4)
 
 
+def test_cifar_s_training_is_the_paper_s_or_said_to_be_another():
+    trainer = cifar.PRESETS["paper"].trainer(45_000, black=-1.5)
+    assert (trainer.epochs, trainer.batch_size) == (100, 125)
+    assert trainer.augment == RandomCropsAndFlips(4, -1.5)
+    assert cifar.PRESETS["laptop"].trainer(9_000, black=-1.5).augment is None
+    with pytest.raises(ValueError, match="adam"):
+        replace(cifar.PRESETS["paper"], optimizer="lbfgs")
+
+
 def test_crops_and_flips_move_whole_images():
     x = jnp.arange(1.0, 1 + 6 * 5 * 5 * 2).reshape(6, 5, 5, 2)
     augment = RandomCropsAndFlips(pad=2, fill=-1.0)

@@ -29,6 +29,8 @@ class CifarConfig(ImagesConfig):
     b_std: float = 0.01
     epochs: int = 100
     batch_size: int = 125
+    optimizer: str = "sgd"
+    """Or "adam", which gets further in few steps."""
     momentum: float = 0.9
     first_rate: float = 0.0001
     """Of the learning rate, which rises linearly from here in the first epochs."""
@@ -37,7 +39,12 @@ class CifarConfig(ImagesConfig):
     """From which on the learning rate is `last_rate`."""
     last_rate: float = 0.0002
     crop_pad: int = 4
-    """Pixels by which random crops move an image, at the most."""
+    """Pixels by which random crops move an image, at the most; 0 for no crops and no flips."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.optimizer not in ("sgd", "adam"):
+            raise ValueError(f'optimizer must be "sgd" or "adam"; got {self.optimizer!r}.')
 
     def load(self) -> tuple[Split, Split, NDArray[Any]]:
         things, numbers = (load(name) for name in NEEDS)
@@ -67,24 +74,29 @@ class CifarConfig(ImagesConfig):
     def trainer(self, n: int, black: float) -> Trainer:
         import optax
 
-        optimizer = optax.sgd(self.schedule(n), self.momentum)
-        augment = RandomCropsAndFlips(self.crop_pad, black)
+        rate = self.schedule(n)
+        optimizer = optax.adam(rate) if self.optimizer == "adam" else optax.sgd(rate, self.momentum)
+        augment = RandomCropsAndFlips(self.crop_pad, black) if self.crop_pad else None
         return Descent(optimizer, self.epochs, self.batch_size, augment=augment)
 
 
 PRESETS = {
     "laptop": CifarConfig(
-        channels=8,
         depth=5,
-        members=4,
+        channels=16,
+        members=3,
         repeats=2,
-        epochs=4,
+        optimizer="adam",
+        epochs=6,
+        batch_size=50,
+        learning_rate=0.003,
+        first_rate=0.0003,
+        last_rate=0.0006,
         warmup_epochs=1,
-        decay_epoch=3,
-        learning_rate=0.01,
-        first_rate=0.001,
-        last_rate=0.002,
+        decay_epoch=5,
+        crop_pad=0,
         max_train=10_000,
+        max_test=5_000,
     ),
     "paper": CifarConfig(w_var_grid=(1.5, 2.0, 2.5), kappa2_grid=(0.5, 1.0, 1.5)),
 }
