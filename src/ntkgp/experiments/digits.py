@@ -9,20 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.data import Split, load
-from ntkgp.experiments.images import ImagesConfig, run_images
-from ntkgp.layers import Relu
-from ntkgp.networks import LayeredNetwork, mlp
-from ntkgp.training import Descent, Trainer
+from ntkgp.experiments.images import run_images
+from ntkgp.experiments.mnist import MnistConfig
 
 
 @dataclass(frozen=True)
-class DigitsConfig(ImagesConfig):
-    """The network of the MNIST experiment; more epochs, because there are fewer images."""
+class DigitsConfig(MnistConfig):
+    """As for MNIST, with more epochs because there are fewer images."""
 
+    pixels = 64
     epochs: int = 100
     batch_size: int = 50
-    width: int = 200
-    depth: int = 2
     test_images: int = 450
 
     def load(self) -> tuple[Split, Split, NDArray[Any]]:
@@ -30,22 +27,6 @@ class DigitsConfig(ImagesConfig):
         order = np.random.default_rng(0).permutation(len(digits.x))
         test, train = order[: self.test_images], order[self.test_images :]
         return digits.take(train), digits.take(test), load("letters").all.x
-
-    def network(self, w_var: float) -> LayeredNetwork:
-        return mlp(
-            64,
-            10,
-            width=self.width,
-            depth=self.depth,
-            activation=Relu(),
-            w_std=w_var**0.5,
-            b_std=self.b_std,
-        )
-
-    def trainer(self, n: int, black: float) -> Trainer:
-        import optax
-
-        return Descent(optax.adam(self.learning_rate), self.epochs, self.batch_size)
 
 
 PRESETS = {

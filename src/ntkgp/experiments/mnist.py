@@ -21,6 +21,7 @@ NEEDS = ("mnist", "notmnist")
 class MnistConfig(ImagesConfig):
     """The paper's network and training."""
 
+    pixels = 784
     width: int = 200
     depth: int = 2
 
@@ -35,7 +36,7 @@ class MnistConfig(ImagesConfig):
 
     def network(self, w_var: float) -> LayeredNetwork:
         return mlp(
-            784,
+            self.pixels,
             10,
             width=self.width,
             depth=self.depth,
