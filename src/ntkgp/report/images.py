@@ -150,6 +150,8 @@ def errors_figure(results: dict[str, Any], scale: str, stem: Path) -> Path:
         draw_band(right, CONFIDENCE_THRESHOLDS, percent, method)
     left.set(xlabel="ensemble size", ylabel=f"{inside} test error, %")
     right.set(xlabel="confidence threshold τ", ylabel=f"error on {inside} and {outside}, %")
+    for axis in (left, right):
+        axis.set_ylim(bottom=0)
     left.legend(fontsize=7)
     return save_figure(figure, stem)
 
