@@ -18,13 +18,16 @@ from ntkgp.experiments import catalogue, results
 from ntkgp.experiments.catalogue import EXPERIMENTS
 from ntkgp.memory import NotEnoughMemory
 
+EXPECTED = (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory, FloatingPointError)
+"""Errors that are about what the user gave, or has, and say so in words."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; errors in the user's input are one line, not a traceback."""
     arguments = _parser().parse_args(argv)
     try:
         arguments.command(arguments)
-    except (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory) as error:
+    except EXPECTED as error:
         print(f"ntkgp: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -88,16 +91,18 @@ def _reproduce(arguments: argparse.Namespace) -> None:
         jax.config.update("jax_num_cpu_devices", os.cpu_count())
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
     if arguments.name != "all":
-        _print_report([_run(arguments.name, arguments, arguments.set, out)], out)
+        config = _configured(arguments.name, arguments, arguments.set)
+        _print_report([_run(arguments.name, config, out, not arguments.quiet)], out)
         return
     settings = _by_experiment(arguments.set)
+    configs = {name: _configured(name, arguments, settings.get(name, [])) for name in EXPERIMENTS}
     paths, missing = [], []
-    for name in EXPERIMENTS:
+    for name, config in configs.items():
         print(f"== {name}: {EXPERIMENTS[name].title}", flush=True)
         started = time.perf_counter()
         try:
-            paths.append(_run(name, arguments, settings.get(name, []), out))
-        except (OSError, ModuleNotFoundError, NotEnoughMemory) as error:
+            paths.append(_run(name, config, out, not arguments.quiet))
+        except EXPECTED as error:
             missing.append(f"{name} was left out: {error}")
             print(missing[-1], flush=True)
         else:
@@ -106,27 +111,30 @@ def _reproduce(arguments: argparse.Namespace) -> None:
     print("\n".join(missing))
 
 
-def _run(name: str, arguments: argparse.Namespace, settings: Sequence[str], out: Path) -> Path:
+def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str]) -> Any:
+    """The preset with the user's changes."""
+    config = override(catalogue.module(name).PRESETS[arguments.preset], settings)
+    if arguments.repeats is None:
+        return config
+    if hasattr(config, "repeats"):
+        return replace(config, repeats=arguments.repeats)
+    if arguments.name != "all":
+        raise ValueError(f"{name} has no repeats: leave --repeats out.")
+    return config
+
+
+def _run(name: str, config: Any, out: Path, progress: bool) -> Path:
     """Run one experiment, its data sets first; return its results file."""
     experiment = catalogue.module(name)
     for data_set in getattr(experiment, "NEEDS", ()):
         ntkgp.data.get(data_set)
-    config = override(experiment.PRESETS[arguments.preset], settings)
-    if arguments.repeats is not None:
-        config = _with_repeats(config, arguments.repeats, must=arguments.name != "all")
-    path: Path = experiment.run(config, out, progress=not arguments.quiet)
+    path: Path = experiment.run(config, out, progress=progress, say=_say)
     print(f"results: {path}\n")
     return path
 
 
-def _with_repeats(config: Any, repeats: int, must: bool) -> Any:
-    if hasattr(config, "repeats"):
-        return replace(config, repeats=repeats)
-    if must:
-        raise ValueError(
-            "this experiment computes exactly and has no repeats: leave --repeats out."
-        )
-    return config
+def _say(text: str) -> None:
+    print(text, flush=True)  # so that a log shows it at once
 
 
 def _by_experiment(settings: Sequence[str]) -> dict[str, list[str]]:
@@ -161,7 +169,7 @@ def _print_report(paths: Sequence[Path], out: Path) -> None:
     """Draw each experiment beside its results, print its tables, and write the page."""
     parts = []
     for path in paths:
-        contents = results.load(path)
+        contents = results.wanted(results.load(path))
         name = contents["experiment"]
         if name not in EXPERIMENTS:
             raise ValueError(f"{path} is of an experiment unknown here: {name!r}.")

@@ -1,4 +1,4 @@
-"""Table 2 measured: time of a step, parameter sets and memory of each method."""
+"""Table 2 measured: the time of a step, and the parameter sets, of each method."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ class CostsConfig:
     steps: int = 50
     """In one measurement, which is an epoch on random data."""
     turns: int = 5
-    """Measurements of each method, taken in turn; the best one counts."""
+    """Measurements of each method, taken in turn so that a busy machine disturbs all alike."""
 
     def __post_init__(self) -> None:
         for method in self.methods:
@@ -111,7 +111,7 @@ def run(
 ) -> Path:
     """Compute what is not yet in the results file, and return its path."""
     path = out / "costs.json"
-    state = results.resume(path, "costs", config, {}, may_grow=("networks",))
+    state = results.resume(path, "costs", config, {}, may_grow=("networks", "methods"))
     marks = [{"network": network} for network in config.networks]
     results.fill_in(path, state, marks, lambda mark: record(config, mark), say)
     return path
@@ -133,12 +133,12 @@ def record(config: CostsConfig, mark: Mark) -> Record:
         for method in config.methods
         for cached in (True, False)
     }
-    seconds = best_seconds(turns, config.turns)
+    seconds = measure(turns, config.turns)
     return {
         "methods": {
             method: {
-                "seconds_per_step": seconds[method, True] / config.steps,
-                "seconds_per_step_fresh": seconds[method, False] / config.steps,
+                "seconds_per_step": [s / config.steps for s in seconds[method, True]],
+                "seconds_per_step_fresh": [s / config.steps for s in seconds[method, False]],
                 **parameter_sets(net, method),
             }
             for method in config.methods
@@ -146,21 +146,24 @@ def record(config: CostsConfig, mark: Mark) -> Record:
     }
 
 
-def best_seconds(turns: Mapping[Any, Callable[[], None]], n_turns: int) -> dict[Any, float]:
-    """The least time of each, taken in turn so that a busy machine disturbs all alike."""
-    best = dict.fromkeys(turns, float("inf"))
+def measure(turns: Mapping[Any, Callable[[], None]], n_turns: int) -> dict[Any, list[float]]:
+    """Seconds of each, turn by turn."""
     for turn in turns.values():
         turn()  # compiles
+    seconds: dict[Any, list[float]] = {name: [] for name in turns}
     for _ in range(n_turns):
         for name, turn in turns.items():
             started = time.perf_counter()
             turn()
-            best[name] = min(best[name], time.perf_counter() - started)
-    return best
+            seconds[name].append(time.perf_counter() - started)
+    return seconds
 
 
 def parameter_sets(net: LayeredNetwork, method: str) -> Record:
-    """How many times the network's own number of parameters are held while training, and after."""
+    """How many times the network's parameters a method needs while training, and after.
+
+    Beside the optimiser's own state and working copies, which are the same for all methods.
+    """
     import optax
 
     x, y = np.zeros((2, *net.input_shape)), np.zeros((2, net.output_dim))

@@ -52,6 +52,11 @@ class FlightsConfig:
     def __post_init__(self) -> None:
         for method in self.methods:
             get_method(method)
+        if min(self.members, self.repeats, self.epochs) < 1:
+            raise ValueError(
+                "members, repeats and epochs must be at least 1; got "
+                f"{self.members}, {self.repeats} and {self.epochs}."
+            )
         if not 0 < self.validation_rows < self.train_rows <= min(self.window_starts):
             raise ValueError(
                 "validation_rows must be above 0 and below train_rows, and no window may start "

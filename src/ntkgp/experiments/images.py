@@ -24,7 +24,7 @@ from ntkgp.ensemble import Ensemble, fit
 from ntkgp.experiments import results
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.kernels import ntk
-from ntkgp.memory import peak_bytes
+from ntkgp.memory import NotEnoughMemory, peak_bytes
 from ntkgp.methods import METHODS, get_method
 from ntkgp.networks import LayeredNetwork
 from ntkgp.posterior import Posterior, get_law
@@ -64,6 +64,8 @@ class ImagesConfig:
     batch_size: int = 100
     learning_rate: float = 0.001
     noise_std: float = 0.1
+    weight_decay: float = 1e-4
+    """Of deep ensembles."""
     b_std: float = 0.05
     w_var_grid: tuple[float, ...] = (2.0,)
     """Values of σ_W² to choose from by validation accuracy."""
@@ -72,6 +74,8 @@ class ImagesConfig:
     tuning_members: int = 3
     """Members of the ensembles that the choice is made by."""
     validation_fraction: float = 0.1
+    standardise: str = "all"
+    """By one mean and deviation of all training pixels, or "each" image by its own."""
     max_train: int = 1_000_000
     """Training and validation images at the most, drawn at random."""
     max_test: int = 1_000_000
@@ -84,6 +88,8 @@ class ImagesConfig:
             raise ValueError(
                 f"target_scales must be of {', '.join(SCALES)}; got {sorted(unknown)}."
             )
+        if self.standardise not in ("all", "each"):
+            raise ValueError(f'standardise must be "all" or "each"; got {self.standardise!r}.')
         if min(self.members, self.repeats, self.epochs, self.tuning_members) < 1:
             raise ValueError(
                 "members, repeats, epochs and tuning_members must be at least 1; got "
@@ -125,7 +131,12 @@ def run_images(
     def compute(mark: Mark) -> Record:
         task, black = make_task(config, *stored, seed=mark.get("repeat", 0))
         if mark["kind"] == "law":
-            return law_record(config, task, solver, progress)
+            try:
+                return law_record(config, task, solver, progress)
+            except NotEnoughMemory as error:
+                raise NotEnoughMemory(
+                    f"{error} Or leave the exact law out: --set analytic=False. The ensembles are saved."
+                ) from None
         if mark["kind"] == "choice":
             return choice_record(config, task, black, mark, progress)
         choice = results.find(state, mark | {"kind": "choice"}, "method", "scale")
@@ -137,26 +148,31 @@ def run_images(
 
 def marks(config: ImagesConfig) -> Iterator[Mark]:
     """What a run is made of, in order."""
-    if config.analytic:
-        yield {"kind": "law", "method": "ntkgp", "scale": "matched"}
     for scale, method in itertools.product(config.target_scales, config.methods):
         yield {"kind": "choice", "method": method, "scale": scale}
     for repeat in range(config.repeats):
         for scale, method in itertools.product(config.target_scales, config.methods):
             yield {"kind": "ensemble", "method": method, "scale": scale, "repeat": repeat}
+    if config.analytic:
+        yield {"kind": "law", "method": "ntkgp", "scale": "matched"}
 
 
 def make_task(
     config: ImagesConfig, train: Split, test: Split, outside: NDArray[Any], seed: int
 ) -> tuple[Task, float]:
-    """A split into training and validation, standardised by one mean and one deviation; also black."""
+    """A split into training and validation, standardised; also what became of black, if one value."""
     order = np.random.default_rng(seed).permutation(len(train.x))[: config.max_train]
     n_held_out = round(config.validation_fraction * len(order))
     inside, held_out = train.take(order[n_held_out:]), train.take(order[:n_held_out])
     mean, std = float(np.mean(inside.x)), float(np.std(inside.x))
 
     def standardised(images: NDArray[Any]) -> NDArray[Any]:
-        return ((images - np.float32(mean)) / np.float32(std)).astype(np.float32)
+        if config.standardise == "all":
+            return ((images - np.float32(mean)) / np.float32(std)).astype(np.float32)
+        pixels = images.reshape(len(images), -1).astype(np.float32)
+        pixels -= pixels.mean(axis=1, keepdims=True)
+        pixels /= np.maximum(pixels.std(axis=1, keepdims=True), 1e-6)  # an image may be blank
+        return pixels.reshape(images.shape)
 
     def prepared(split: Split) -> Split:
         return Split(standardised(split.x), split.y.astype(np.int64))
@@ -175,14 +191,14 @@ def choice_record(
 ) -> Record:
     """σ_W² and the multiple of κ² with the best validation accuracy; no training if there is one.
 
-    With a fixed κ nothing is tuned: σ_W² is 2 (Appendix H).
+    Of equals the one of higher likelihood. With a fixed κ nothing is tuned: σ_W² is 2 (Appendix H).
     """
     grid = list(itertools.product(config.w_var_grid, config.kappa2_grid))
     if mark["scale"] == "fixed":
         grid = [(2.0, 1.0)]
     if len(grid) == 1:
         return {"w_var": grid[0][0], "kappa2_multiple": grid[0][1], "accuracies": []}
-    accuracies = []
+    accuracies, merits = [], []
     for w_var, multiple in grid:
         ensemble, _ = trained(
             config,
@@ -198,7 +214,8 @@ def choice_record(
         logits = ensemble.outputs(task.validation.x)
         p = mean_probabilities(logits, best_temperature(logits, task.validation.y))
         accuracies.append(metrics.accuracy(task.validation.y, p))
-    w_var, multiple = grid[int(np.argmax(accuracies))]
+        merits.append((accuracies[-1], -metrics.classification_nll(task.validation.y, p)))
+    w_var, multiple = grid[merits.index(max(merits))]
     return {"w_var": w_var, "kappa2_multiple": multiple, "accuracies": accuracies}
 
 
@@ -228,6 +245,7 @@ def trained(
         method=mark["method"],
         members=members,
         noise_std=config.noise_std,
+        weight_decay=config.weight_decay if METHODS[mark["method"]].anchor is None else 0.0,
         seed=seed,
         trainer=config.trainer(len(task.train.x), black),
         progress=progress,

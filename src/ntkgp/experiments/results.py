@@ -58,7 +58,7 @@ def resume(
 ) -> dict[str, Any]:
     """The results of an interrupted run of the same configuration, or new ones with no runs.
 
-    The fields named in `may_grow` say how much to run, not what a run is: they may differ.
+    The fields named in `may_grow` say which runs there are, not what a run is: they may differ.
     """
     as_json = json.loads(json.dumps(asdict(config)))
     fresh = {
@@ -76,8 +76,8 @@ def resume(
         earlier["config"].get(name) != as_json[name] for name in fixed
     ):
         raise ValueError(
-            f"{path} holds the results of another configuration. Choose another output directory, "
-            "or delete that file."
+            f"{path} holds the results of another configuration. Choose another output directory "
+            "(--out), or delete that file."
         )
     return earlier | {"config": as_json}
 
@@ -91,18 +91,30 @@ def fill_in(
 ) -> None:
     """Compute the records that the results file does not have yet, and save it after each.
 
-    So an interrupted run continues where it was.
+    So an interrupted run continues where it was. The file says which records are of its present
+    configuration; `wanted` finds them.
     """
+    state["marks"] = list(marks)
     for number, mark in enumerate(marks, start=1):
         if any(mark.items() <= run.items() for run in state["runs"]):
             continue
         started = time.perf_counter()
         record = compute(mark)
         seconds = round(time.perf_counter() - started, 2)
-        state["runs"].append(mark | record | {"seconds": seconds})
+        other = {} if versions() == state["versions"] else {"versions": versions()}
+        state["runs"].append(mark | record | {"seconds": seconds} | other)
         save(path, state)
         words = ", ".join(f"{name} {value}" for name, value in mark.items())
         say(f"{number}/{len(marks)}  {words}: {seconds:.1f} s")
+
+
+def wanted(contents: dict[str, Any]) -> dict[str, Any]:
+    """The same results with the records of the last configuration alone."""
+    marks = contents.get("marks")
+    if marks is None:
+        return contents
+    runs = [run for run in contents["runs"] if any(mark.items() <= run.items() for mark in marks)]
+    return contents | {"runs": runs}
 
 
 def find(state: dict[str, Any], mark: Mark, *fields: str) -> Record:

@@ -45,6 +45,8 @@ class UciConfig:
     """Training rows that exact Gaussian processes see at the most."""
 
     def __post_init__(self) -> None:
+        if self.splits < 1:
+            raise ValueError(f"splits must be at least 1; got {self.splits}.")
         for name, values, known in (
             ("sets", self.sets, PUBLISHED),
             ("models", self.models, MODELS),

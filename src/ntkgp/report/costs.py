@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ntkgp.report.claims import Claim, certain
+from ntkgp.report.claims import Claim, all_of, below, certain, interval
 from ntkgp.report.section import Section
 from ntkgp.report.style import look, table
 
@@ -15,6 +15,7 @@ PAPER_SETS = {  # Table 2: parameter sets to store while training, and after
     "ntkgp-fn": (3, 3),
 }
 NEGLIGIBLE = 0.1
+NTKGP = ("ntkgp-param", "ntkgp-fn")
 
 
 def report(results: dict[str, Any], out: Path) -> Section:
@@ -26,13 +27,13 @@ def report(results: dict[str, Any], out: Path) -> Section:
 
 def cost_table(run: dict[str, Any]) -> str:
     measured = run["methods"]
-    base = next(iter(measured.values()))["seconds_per_step"]
+    base = min(next(iter(measured.values()))["seconds_per_step"])
     rows = [
         [
             look(method).title,
-            f"{1e3 * cost['seconds_per_step']:.2f}",
-            f"{cost['seconds_per_step'] / base:.2f}",
-            f"{cost['seconds_per_step_fresh'] / base:.2f}",
+            f"{1e3 * min(cost['seconds_per_step']):.2f}",
+            f"{min(cost['seconds_per_step']) / base:.2f}",
+            f"{min(cost['seconds_per_step_fresh']) / base:.2f}",
             f"{cost['parameter_sets_training']:.0f}",
             f"{cost['parameter_sets_after']:.0f}",
         ]
@@ -46,23 +47,32 @@ def cost_table(run: dict[str, Any]) -> str:
         "sets, training",
         "sets, after",
     ]
-    return table(head, rows)
+    turns = len(next(iter(measured.values()))["seconds_per_step"])
+    return f"{table(head, rows)}\nThe best of {turns} turns."
 
 
 def claims(run: dict[str, Any]) -> list[Claim]:
     measured = run["methods"]
     made = []
-    if {"deep-ensemble", "ntkgp-param"} <= measured.keys():
-        seconds = (measured[m]["seconds_per_step"] for m in ("ntkgp-param", "deep-ensemble"))
-        ours, theirs = seconds
-        overhead = ours / theirs - 1
+    if {"deep-ensemble", *NTKGP} <= measured.keys():
+        base = measured["deep-ensemble"]["seconds_per_step"]
+        overheads = {
+            name: interval(
+                [
+                    own / theirs - 1
+                    for own, theirs in zip(measured[name]["seconds_per_step"], base, strict=True)
+                ]
+            )
+            for name in NTKGP
+        }
+        shown = ", ".join(f"{look(n).title} {o.shown(1, 100)} %" for n, o in overheads.items())
         made.append(
             Claim(
                 "Appendix G",
-                "with δ computed once, NTKGP costs negligibly more than deep ensembles (verdict: at "
-                "most 10 % a step)",
-                f"{run['network']}: {100 * overhead:+.1f} %",
-                certain(overhead <= NEGLIGIBLE),
+                "with δ computed once, NTKGP costs negligibly more than deep ensembles (verdict: less "
+                "than 10 % a step, turn by turn)",
+                f"{run['network']}: {shown}",
+                all_of(*(below(overhead, NEGLIGIBLE) for overhead in overheads.values())),
             )
         )
     known = {name: sets for name, sets in PAPER_SETS.items() if name in measured}

@@ -2,11 +2,12 @@
 
 import base64
 import html
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ntkgp.experiments.catalogue import EXPERIMENTS
+from ntkgp.experiments.catalogue import EXPERIMENTS, module
 from ntkgp.report.section import Section
 
 STYLE = """
@@ -67,14 +68,23 @@ def section_html(part: Part) -> str:
         f'<p><img alt="{html.escape(stem.name)}" src="data:image/png;base64,{_encoded(stem)}"></p>\n'
         for stem in section.figures
     )
+    departures = html.escape(", ".join(changed(results)) or "none")
     settings = ", ".join(f"{name} = {value}" for name, value in results["config"].items())
     made_by = ", ".join(f"{name} {value}" for name, value in results["versions"].items())
     return (
-        f"<h2>{html.escape(EXPERIMENTS[results['experiment']].title)}</h2>\n{pictures}"
+        f"<h2>{html.escape(EXPERIMENTS[results['experiment']].title)}</h2>\n"
+        f"<p>Fields that differ from the preset of the paper: {departures}.</p>\n{pictures}"
         f"<pre>{html.escape(section.text)}</pre>\n"
         f"<details><summary>configuration and versions</summary><p>{html.escape(settings)}</p>"
         f"<p>{html.escape(made_by)}</p></details>"
     )
+
+
+def changed(results: dict[str, Any]) -> list[str]:
+    """What this run has other than the preset "paper" of its experiment."""
+    paper = json.loads(json.dumps(asdict(module(results["experiment"]).PRESETS["paper"])))
+    config = results["config"]
+    return [f"{name} = {config[name]}" for name in paper if config.get(name) != paper[name]]
 
 
 def _encoded(stem: Path) -> str:

@@ -133,7 +133,8 @@ def closeness_table(results: dict[str, Any]) -> str:
     note = (
         f"K = {results['config']['members']}, solver {results['config']['solver']}. "
         "mean error: RMS of (ensemble mean - law mean) / (law std/√K), 1 for exact draws.\n"
-        "std ratio: median of ensemble std / law std, inside and outside the training inputs."
+        "std ratio: median of ensemble std / law std, inside and outside the training inputs. "
+        "±: standard error over ensembles."
     )
     return f"{table([*head, 'seconds'], rows)}\n{note}"
 

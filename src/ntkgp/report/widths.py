@@ -29,7 +29,7 @@ def report(results: dict[str, Any], out: Path) -> Section:
         for width, values in sorted(by_width.items())
     ]
     head = ["method", "width", "ensembles", "mean error", "std ratio in", "std ratio out"]
-    text = table(head, rows)
+    text = f"{table(head, rows)}\n±: standard error over ensembles."
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     for field, axis in enumerate(axes):
         for method, by_width in measured.items():
@@ -55,8 +55,11 @@ def claims(measured: dict[str, dict[int, list[Closeness]]]) -> list[Claim]:
         least, most = min(by_width), max(by_width)
         if least == most:
             continue
-        errors = [[c.mean_error for c in by_width[width]] for width in (most, least)]
-        gap = difference(*errors)
+        wide, narrow = (
+            {repeat: c.mean_error for repeat, c in enumerate(by_width[width])}
+            for width in (most, least)
+        )
+        gap = difference(wide, narrow)
         made.append(
             Claim(
                 "Corollary 1",
