@@ -111,7 +111,7 @@ def run(
 ) -> Path:
     """Compute what is not yet in the results file, and return its path."""
     path = out / "costs.json"
-    state = results.resume(path, "costs", config, {}, may_grow=("networks", "methods"))
+    state = results.resume(path, "costs", config, {}, may_grow=("networks",))
     marks = [{"network": network} for network in config.networks]
     results.fill_in(path, state, marks, lambda mark: record(config, mark), say)
     return path
