@@ -88,7 +88,7 @@ def test_report_takes_a_directory_and_trains_nothing(digits_run, capsys, monkeyp
 
 
 def test_tasks_are_standardised_and_do_not_overlap():
-    config = digits.DigitsConfig(max_train=300)
+    config = digits.DigitsConfig(max_train=300, standardise="all")
     stored = config.load()
     task, black = images.make_task(config, *stored, seed=1)
     assert len(task.train.x) == 270

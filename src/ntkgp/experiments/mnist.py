@@ -22,6 +22,7 @@ class MnistConfig(ImagesConfig):
     """The paper's network and training."""
 
     pixels = 784
+    standardise: str = "each"
     width: int = 200
     depth: int = 2
 
