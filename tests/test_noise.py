@@ -149,6 +149,6 @@ def test_a_heteroscedastic_ensemble_finds_the_noise():
 def test_gauss_newton_refuses_learned_noise():
     x = np.linspace(-1, 1, 5)[:, None]
     with pytest.raises(ValueError, match="Descent"):
-        ntkgp.fit(ntkgp.mlp(1, 2, width=4), x, x, heteroscedastic=True)
+        ntkgp.fit(ntkgp.mlp(1, 2, width=4), x, x, heteroscedastic=True, trainer=ntkgp.GaussNewton())
     with pytest.raises(ValueError, match="two outputs for each target"):
         ntkgp.fit(ntkgp.mlp(1, 3, width=4), x, x, heteroscedastic=True)

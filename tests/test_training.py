@@ -20,9 +20,11 @@ from helpers import (
     mean_z,
     some_slow,
 )
-from ntkgp import METHODS, Descent, GaussNewton, fit
+from ntkgp import METHODS, Descent, GaussNewton, adapters, fit
 from ntkgp.member import Baselearner, Member, member_keys
+from ntkgp.noise import LearnedNoise
 from ntkgp.training import descent
+from ntkgp.training.choice import choose_trainer
 from ntkgp.training.common import Data, draw_members, offsets
 from ntkgp.training.plans import choose_plan
 
@@ -305,7 +307,6 @@ for one, two in (outputs[:2], outputs[2:]):
 
 def plainly_convolving():
     """A network with a convolution of JAX's own, inside a function compiled by itself."""
-    shape = (3, 3, 1, 1)
 
     @jax.jit
     def convolve(x, w):
@@ -313,13 +314,17 @@ def plainly_convolving():
             x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
 
-    return adapters.from_functions(
-        lambda key: {"w": jax.random.normal(key, shape), "b": jnp.zeros(1)},
-        lambda p, x: convolve(x, p["w"]).mean((1, 2)) + p["b"],
-        (8, 8, 1),
-        prior_var={"w": 1.0, "b": 1.0},
-        readout="b",
-    )
+    def init(key):
+        first, last = jax.random.split(key)
+        return {
+            "first": jax.random.normal(first, (3, 3, 1, 4)),
+            "last": jax.random.normal(last, (4, 1)),
+        }
+
+    def apply(params, x):
+        return jnp.tanh(convolve(x, params["first"])).mean((1, 2)) @ params["last"]
+
+    return adapters.from_functions(init, apply, (8, 8, 1))
 
 
 def test_plans_suit_network_and_device():
@@ -337,7 +342,42 @@ def test_plans_suit_network_and_device():
 def test_gauss_newton_forecasts_its_memory():
     x = np.zeros((200_000, 1))
     with pytest.raises(ntkgp.NotEnoughMemory, match=r"200,000 rows of 1 targets.*Descent"):
-        fit(ntkgp.mlp(1, width=4), x, x, members=1)
+        fit(ntkgp.mlp(1, width=4), x, x, members=1, trainer=GaussNewton())
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "chosen"),
+    [
+        (300, {}, GaussNewton),
+        (301, {}, Descent),
+        (3000, {"method": "ntkgp-lin"}, GaussNewton),
+        (3001, {"method": "ntkgp-lin"}, Descent),
+        (4, {"noise": LearnedNoise()}, Descent),
+        (4, {"method": "deep-ensemble", "weight_decay": 0.1}, Descent),
+    ],
+)
+def test_the_trainer_is_chosen_by_the_problem(rows, options, chosen):
+    method = METHODS[options.get("method", "ntkgp-param")]
+    others = {name: value for name, value in options.items() if name != "method"}
+    learner = Baselearner(ntkgp.mlp(1, 2, width=4), method, NOISE, **others)
+    data = Data(jnp.zeros((rows, 1)), jnp.zeros((rows, 1)))
+    assert isinstance(choose_trainer(learner, data, None), chosen)
+    assert isinstance(choose_trainer(learner, data, data), Descent)
+
+
+def test_what_does_not_suit_gauss_newton_is_trained_by_adam(capsys):
+    ensemble = fit(
+        ntkgp.mlp(1, width=8),
+        X,
+        Y,
+        method="deep-ensemble",
+        members=1,
+        weight_decay=0.1,
+        validation=(T, T),
+        progress=True,
+    )
+    assert ensemble.validation_losses.shape[1] > 1
+    assert "trainer: Descent" in capsys.readouterr().err
 
 
 def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
@@ -558,7 +598,11 @@ def test_noise_free_ntkgp_interpolates():
         ({"y": np.zeros(3)}, "rows"),
         ({"y": np.array([0, 0, np.inf, 0.0])}, "row 2"),
         ({"x": np.zeros((4, 2))}, "shape"),
-        ({"validation": (T, T)}, "Descent"),
+        ({"validation": (T, T), "trainer": GaussNewton()}, "Descent"),
+        (
+            {"method": "deep-ensemble", "weight_decay": 0.1, "trainer": GaussNewton()},
+            "weight_decay",
+        ),
     ],
 )
 def test_bad_arguments_are_refused_in_words(change, words):
@@ -570,8 +614,6 @@ def test_bad_arguments_are_refused_in_words(change, words):
 def test_bad_trainer_options_are_refused_in_words():
     with pytest.raises(ValueError, match="batch_size"):
         Descent(optax.sgd(0.1), epochs=1, batch_size=0)
-    with pytest.raises(ValueError, match="weight_decay"):
-        fit(ntkgp.mlp(1, width=4), X, Y, method="deep-ensemble", members=1, weight_decay=0.1)
 
 
 def test_delta_of_a_draw_is_its_member_s():
