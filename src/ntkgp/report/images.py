@@ -1,6 +1,6 @@
 """Figures 3 to 6 and 8: error against ensemble size and confidence, and entropies, for any images."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +231,12 @@ def gaps(
     return {(a, b): difference(first[a], second[b]) for a in first for b in second}
 
 
+def against_baselines(scores: Callable[[str], Scores]) -> dict[tuple[str, str], Interval]:
+    """A score of each NTKGP method less that of each baseline."""
+    ours, theirs = ({name: scores(name) for name in group} for group in (NTKGP, BASELINES))
+    return gaps(ours, theirs)
+
+
 def shown(found: dict[tuple[str, str], Interval], digits: int, factor: int = 1) -> str:
     return ", ".join(
         f"{look(a).title} less {look(b).title} {gap.shown(digits, factor)}"
@@ -256,11 +262,7 @@ def worse_inside(results: dict[str, Any]) -> Claim | None:
 def conservative_outside(results: dict[str, Any]) -> Claim | None:
     if not has(results, *BASELINES, *NTKGP):
         return None
-    ours, theirs = (
-        {name: error_at(results, name, AT_CONFIDENCE) for name in group}
-        for group in (NTKGP, BASELINES)
-    )
-    found = gaps(ours, theirs)
+    found = against_baselines(lambda name: error_at(results, name, AT_CONFIDENCE))
     return Claim(
         where(results, "Figure 3, right"),
         "at confidence 0.6 NTKGP has over 15 points less error than all baselines, on both sets "
@@ -274,7 +276,7 @@ def entropies_outside(results: dict[str, Any]) -> Claim | None:
     if not has(results, *BASELINES, *NTKGP):
         return None
     means = {name: mean_entropy(results, name, "outside") for name in (*BASELINES, *NTKGP)}
-    found = gaps({n: means[n] for n in NTKGP}, {n: means[n] for n in BASELINES})
+    found = against_baselines(means.__getitem__)
     values = ", ".join(
         f"{look(name).title} {interval(scores.values()).shown(2)}" for name, scores in means.items()
     )
@@ -334,7 +336,7 @@ def best_inside(results: dict[str, Any]) -> Claim | None:
 def no_clear_difference(results: dict[str, Any]) -> Claim | None:
     if not has(results, *BASELINES, *NTKGP):
         return None
-    found = _gaps_at(results, "matched")
+    found = against_baselines(lambda name: error_at(results, name, AT_CONFIDENCE))
     return Claim(
         "Figure 5, right",
         "error against confidence shows no clear difference (verdict: NTKGP within 3 points of every "
@@ -344,22 +346,10 @@ def no_clear_difference(results: dict[str, Any]) -> Claim | None:
     )
 
 
-def _gaps_at(results: dict[str, Any], scale: str) -> dict[tuple[str, str], Interval]:
-    ours, theirs = (
-        {name: error_at(results, name, AT_CONFIDENCE, scale) for name in group}
-        for group in (NTKGP, BASELINES)
-    )
-    return gaps(ours, theirs)
-
-
 def fixed_scale_inside(results: dict[str, Any]) -> Claim | None:
     if not has(results, *BASELINES, *NTKGP, scale="fixed"):
         return None
-    ours, theirs = (
-        {name: final(results, name, "error", "fixed") for name in group}
-        for group in (NTKGP, BASELINES)
-    )
-    found = gaps(ours, theirs)
+    found = against_baselines(lambda name: final(results, name, "error", "fixed"))
     return Claim(
         "Figure 6, left",
         "with one κ for all methods NTKGP suffers slightly in distribution (verdict: more error than "
@@ -372,7 +362,7 @@ def fixed_scale_inside(results: dict[str, Any]) -> Claim | None:
 def fixed_scale_outside(results: dict[str, Any]) -> Claim | None:
     if not has(results, *BASELINES, *NTKGP, scale="fixed"):
         return None
-    found = _gaps_at(results, "fixed")
+    found = against_baselines(lambda name: error_at(results, name, AT_CONFIDENCE, "fixed"))
     return Claim(
         "Figure 6, right",
         "with one κ for all methods NTKGP is better out of distribution (verdict: less error at "
