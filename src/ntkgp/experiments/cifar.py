@@ -95,8 +95,8 @@ PRESETS = {
         warmup_epochs=1,
         decay_epoch=5,
         crop_pad=0,
-        max_train=10_000,
-        max_test=5_000,
+        max_train=6_000,
+        max_test=2_000,
     ),
     "paper": CifarConfig(w_var_grid=(1.5, 2.0, 2.5), kappa2_grid=(0.5, 1.0, 1.5)),
 }
