@@ -107,7 +107,7 @@ def test_tasks_are_standardised_and_do_not_overlap():
 def test_one_scale_for_all_is_that_of_ntkgp_param():
     config = digits.DigitsConfig(max_train=60, epochs=1, width=8)
     task, black = images.make_task(config, *config.load(), seed=0)
-    arguments = (2.0, 1.0, range(1), 0, False)
+    arguments = ({"w_var": 2.0, "kappa2_multiple": 1.0}, range(1), 0, False)
     kappas = {
         (method, scale): images.trained(
             config, task, black, {"method": method, "scale": scale}, *arguments
@@ -122,17 +122,58 @@ def test_one_scale_for_all_is_that_of_ntkgp_param():
     assert kappas["ntkgp-param", "matched"] == pytest.approx((10 * theta.mean()) ** 0.5)
 
 
-def test_grids_are_searched_by_validation_accuracy():
-    config = digits.DigitsConfig(
-        max_train=100, epochs=1, width=8, tuning_members=1, w_var_grid=(0.1, 2.0)
-    )
-    task, black = images.make_task(config, *config.load(), seed=0)
+TINY = digits.DigitsConfig(
+    methods=("deep-ensemble",),
+    members=1,
+    repeats=1,
+    analytic=False,
+    max_train=100,
+    epochs=1,
+    width=8,
+    tuning_members=1,
+)
+
+
+def test_the_best_of_the_grid_is_chosen():
+    config = replace(TINY, w_var_grid=(1.0, 2.0), kappa2_grid=(0.5, 1.0))
     mark = {"kind": "choice", "method": "deep-ensemble", "scale": "matched"}
-    choice = images.choice_record(config, task, black, mark, progress=False)
-    assert len(choice["accuracies"]) == 2
-    assert choice["w_var"] == (0.1, 2.0)[int(np.argmax(choice["accuracies"]))]
-    fixed = images.choice_record(config, task, black, mark | {"scale": "fixed"}, progress=False)
-    assert fixed == {"w_var": 2.0, "kappa2_multiple": 1.0, "accuracies": []}
+    found = [(0.8, 0.1), (0.9, 0.5), (0.9, 0.4), (0.7, 0.2)]  # accuracy, NLL
+    runs = [
+        candidate | {"validation_accuracy": accuracy, "validation_nll": nll}
+        for candidate, (accuracy, nll) in zip(
+            images.candidates_of(config, mark), found, strict=True
+        )
+    ]
+    better_elsewhere = runs[0] | {"method": "rp-fn", "validation_accuracy": 1.0}
+    choice = images.choice_record(config, mark, [*runs, better_elsewhere])
+    assert choice == {"w_var": 2.0, "kappa2_multiple": 0.5}
+
+
+def test_with_a_fixed_target_scale_nothing_is_tuned(tmp_path):
+    config = replace(TINY, target_scales=images.SCALES, w_var_grid=(1.0, 1.5))
+    runs = results.load(digits.run(config, tmp_path, progress=False, say=lambda _: None))["runs"]
+    tried = [(run["scale"], run["w_var"]) for run in runs if run["kind"] == "candidate"]
+    assert tried == [("matched", 1.0), ("matched", 1.5)]
+    (choice,) = [run for run in runs if run["kind"] == "choice" and run["scale"] == "fixed"]
+    assert choice["w_var"] == 2.0
+
+
+def test_a_killed_search_of_the_grid_continues(tmp_path, monkeypatch):
+    config = replace(TINY, w_var_grid=(1.0, 2.0))
+    trained = []
+
+    def killed_at_the_second(*arguments):
+        trained.append(arguments)
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    original = images.trained
+    monkeypatch.setattr(images, "trained", killed_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        digits.run(config, tmp_path, progress=False, say=lambda _: None)
+    digits.run(config, tmp_path, progress=False, say=lambda _: None)
+    assert [mark["w_var"] for _, _, _, _, mark, *_ in trained[:3]] == [1.0, 2.0, 2.0]
 
 
 def test_mnist_has_the_paper_s_network_and_training():

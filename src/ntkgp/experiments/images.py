@@ -129,6 +129,8 @@ def run_images(
     stored = config.load()
 
     def compute(mark: Mark) -> Record:
+        if mark["kind"] == "choice":
+            return choice_record(config, mark, state["runs"])
         task, black = make_task(config, *stored, seed=mark.get("repeat", 0))
         if mark["kind"] == "law":
             try:
@@ -137,8 +139,8 @@ def run_images(
                 raise NotEnoughMemory(
                     f"{error} Or leave the exact law out: --set analytic=False. The ensembles are saved."
                 ) from None
-        if mark["kind"] == "choice":
-            return choice_record(config, task, black, mark, progress)
+        if mark["kind"] == "candidate":
+            return candidate_record(config, task, black, mark, progress)
         choice = results.find(state, mark | {"kind": "choice"}, "method", "scale")
         return ensemble_record(config, task, black, mark, choice, progress)
 
@@ -149,7 +151,11 @@ def run_images(
 def marks(config: ImagesConfig) -> Iterator[Mark]:
     """What a run is made of, in order."""
     for scale, method in itertools.product(config.target_scales, config.methods):
-        yield {"kind": "choice", "method": method, "scale": scale}
+        choice = {"kind": "choice", "method": method, "scale": scale}
+        candidates = candidates_of(config, choice)
+        if len(candidates) > 1:
+            yield from candidates
+        yield choice
     for repeat in range(config.repeats):
         for scale, method in itertools.product(config.target_scales, config.methods):
             yield {"kind": "ensemble", "method": method, "scale": scale, "repeat": repeat}
@@ -186,37 +192,39 @@ def make_task(
     return task, -mean / std
 
 
-def choice_record(
+def candidates_of(config: ImagesConfig, choice: Mark) -> list[Mark]:
+    """σ_W² and multiples of κ² to choose from; for a fixed κ nothing is tuned (Appendix H)."""
+    grid = itertools.product(config.w_var_grid, config.kappa2_grid)
+    if choice["scale"] == "fixed":
+        grid = itertools.product([2.0], [1.0])
+    return [
+        choice | {"kind": "candidate", "w_var": w_var, "kappa2_multiple": multiple}
+        for w_var, multiple in grid
+    ]
+
+
+def candidate_record(
     config: ImagesConfig, task: Task, black: float, mark: Mark, progress: bool
 ) -> Record:
-    """σ_W² and the multiple of κ² with the best validation accuracy; no training if there is one.
+    """How well a small ensemble with this σ_W² and multiple of κ² does on the validation images."""
+    members = range(config.tuning_members)
+    ensemble, _ = trained(config, task, black, mark, mark, members, _TUNING_SEED, progress)
+    logits = ensemble.outputs(task.validation.x)
+    p = mean_probabilities(logits, best_temperature(logits, task.validation.y))
+    return {
+        "validation_accuracy": metrics.accuracy(task.validation.y, p),
+        "validation_nll": metrics.classification_nll(task.validation.y, p),
+    }
 
-    Of equals the one of higher likelihood. With a fixed κ nothing is tuned: σ_W² is 2 (Appendix H).
-    """
-    grid = list(itertools.product(config.w_var_grid, config.kappa2_grid))
-    if mark["scale"] == "fixed":
-        grid = [(2.0, 1.0)]
-    if len(grid) == 1:
-        return {"w_var": grid[0][0], "kappa2_multiple": grid[0][1], "accuracies": []}
-    accuracies, merits = [], []
-    for w_var, multiple in grid:
-        ensemble, _ = trained(
-            config,
-            task,
-            black,
-            mark,
-            w_var,
-            multiple,
-            range(config.tuning_members),
-            _TUNING_SEED,
-            progress,
-        )
-        logits = ensemble.outputs(task.validation.x)
-        p = mean_probabilities(logits, best_temperature(logits, task.validation.y))
-        accuracies.append(metrics.accuracy(task.validation.y, p))
-        merits.append((accuracies[-1], -metrics.classification_nll(task.validation.y, p)))
-    w_var, multiple = grid[merits.index(max(merits))]
-    return {"w_var": w_var, "kappa2_multiple": multiple, "accuracies": accuracies}
+
+def choice_record(config: ImagesConfig, mark: Mark, runs: list[Record]) -> Record:
+    """The candidate of best validation accuracy, of equals the one of higher likelihood."""
+    candidates = candidates_of(config, mark)
+    best = candidates[0]
+    if len(candidates) > 1:
+        tried = [run for run in runs if any(one.items() <= run.items() for one in candidates)]
+        best = max(tried, key=lambda run: (run["validation_accuracy"], -run["validation_nll"]))
+    return {name: best[name] for name in ("w_var", "kappa2_multiple")}
 
 
 def trained(
@@ -224,20 +232,19 @@ def trained(
     task: Task,
     black: float,
     mark: Mark,
-    w_var: float,
-    kappa2_multiple: float,
+    choice: Record,
     members: range,
     seed: int,
     progress: bool,
 ) -> tuple[Ensemble, float]:
     """An ensemble on the targets κ e_c, and κ."""
-    net = config.network(w_var)
+    net = config.network(choice["w_var"])
     own = mark["scale"] == "matched"
     zeta_0 = initial_second_moment(
         net, METHODS[mark["method"] if own else "ntkgp-param"], task.train.x
     )
     kappa = base_target_scale(zeta_0, net.output_dim)
-    kappa *= kappa2_multiple**0.5 if own else 1.0
+    kappa *= choice["kappa2_multiple"] ** 0.5 if own else 1.0
     ensemble = fit(
         net,
         task.train.x,
@@ -258,17 +265,8 @@ def ensemble_record(
 ) -> Record:
     """Train one ensemble, and score its first K members for every K."""
     started = time.perf_counter()
-    ensemble, kappa = trained(
-        config,
-        task,
-        black,
-        mark,
-        choice["w_var"],
-        choice["kappa2_multiple"],
-        range(config.members),
-        mark["repeat"],
-        progress,
-    )
+    members, seed = range(config.members), mark["repeat"]
+    ensemble, kappa = trained(config, task, black, mark, choice, members, seed, progress)
     seconds = time.perf_counter() - started
     logits = [ensemble.outputs(x) for x in (task.validation.x, task.test.x, task.outside)]
     sizes = range(1, len(ensemble.indices) + 1)

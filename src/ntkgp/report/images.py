@@ -54,7 +54,7 @@ def runs_of(results: dict[str, Any], method: str, scale: str = "matched") -> lis
     return [
         run
         for run in results["runs"]
-        if run["method"] == method and run["scale"] == scale and run["kind"] != "choice"
+        if run["method"] == method and run["scale"] == scale and run["kind"] in ("ensemble", "law")
     ]
 
 
