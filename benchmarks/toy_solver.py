@@ -25,7 +25,7 @@ from ntkgp.experiments import results, toy
 from ntkgp.member import Baselearner, TrainingSet
 from ntkgp.training.common import Data, draw_members, offsets
 
-CONFIG = replace(toy.PRESETS["paper"], ensembles=1)
+CONFIG = replace(toy.PRESETS["paper"], repeats=1)
 
 
 def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) -> float:

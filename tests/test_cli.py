@@ -1,6 +1,12 @@
 """The command line and the experiments, small."""
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -35,7 +41,7 @@ def test_reproduce_writes_results_figures_and_table(small_run):
     assert set(contents["laws"]) == {"nngp", "deep-ensemble", "randomised-prior", "ntkgp"}
     assert contents["config"]["width"] == 8
     assert contents["versions"]["jax"]
-    for name in ("figure-1.png", "figure-1.svg", "ensemble-sizes.png", "report.html"):
+    for name in ("toy.png", "toy.svg", "toy-sizes.png", "report.html"):
         assert (small_run / name).stat().st_size > 100
 
 
@@ -50,6 +56,68 @@ def test_an_interrupted_run_continues(small_run, capsys):
     assert "method rp-param, seed 0" not in printed
     again = results.load(path)["runs"]
     assert [run["outputs"] for run in again] == [run["outputs"] for run in whole]
+
+
+def test_a_killed_run_continues(tmp_path):
+    """Killed by the system, so that nothing of Python has a chance to tidy up."""
+    code = "import sys; from ntkgp.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "reproduce", "toy", "--out", str(tmp_path)]
+    path = tmp_path / "toy.json"
+    run = subprocess.Popen([*command, *SMALL], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not (path.exists() and results.load(path)["runs"]):
+        assert run.poll() is None, "it ended before its first record was seen"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    before = results.load(path)["runs"]
+    assert 1 <= len(before) < 6
+    assert main(["reproduce", "toy", "--out", str(tmp_path), *SMALL]) == 0
+    after = results.load(path)["runs"]
+    assert after[: len(before)] == before
+    assert [run["method"] for run in after] == list(toy.ToyConfig().methods)
+
+
+def test_a_report_is_of_the_last_command(tmp_path, capsys):
+    few = [*SMALL, "--set", "methods=deep-ensemble,rp-param"]
+    assert main(["reproduce", "toy", "--out", str(tmp_path), *few]) == 0
+    capsys.readouterr()
+    assert main(["reproduce", "toy", "--out", str(tmp_path), *few[:-1], "methods=rp-param"]) == 0
+    printed = capsys.readouterr().out
+    assert "rp-param" in printed
+    assert "deep-ensemble" not in printed
+
+
+def test_results_of_two_runs_have_figures_of_their_own(small_run, tmp_path, capsys):
+    contents = results.load(small_run / "toy.json")
+    for name, seed in (("a", 0), ("b", 1)):
+        for run in contents["runs"]:
+            run["outputs"] = np.random.default_rng(seed).normal(size=(2, 121)).tolist()
+        results.save(tmp_path / f"{name}.json", contents)
+    assert main(["report", *(str(tmp_path / f"{name}.json") for name in "ab")]) == 0
+    assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
+    page = (tmp_path / "report.html").read_text()
+    pictures = re.findall(r"base64,([^\"]*)", page)
+    assert len(set(pictures)) == 4
+    for name in "ab":
+        assert f"Results file: {name}.json" in page
+
+
+@pytest.mark.parametrize("missing", ["laws", "grid"])
+def test_results_that_lack_something_get_a_clear_error(small_run, tmp_path, capsys, missing):
+    contents = results.load(small_run / "toy.json")
+    del contents[missing]
+    results.save(tmp_path / "toy.json", contents)
+    assert main(["report", str(tmp_path / "toy.json")]) == 2
+    error = capsys.readouterr().err
+    assert missing in error
+    assert "toy.json" in error
+
+
+def test_a_picture_is_no_results_file(small_run, capsys):
+    assert main(["report", str(small_run / "toy.png")]) == 2
+    assert "toy.png is not a results file" in capsys.readouterr().err
 
 
 def test_another_configuration_does_not_overwrite_results(small_run, capsys):
@@ -104,6 +172,21 @@ def test_results_are_written_whole_or_not_at_all(tmp_path):
     results.save(path, {"experiment": "toy"})
     with pytest.raises(TypeError):
         results.save(path, {"experiment": object()})
+    assert json.loads(path.read_text()) == {"experiment": "toy"}
+
+
+@pytest.mark.parametrize("function", ["replace", "fsync"])
+def test_a_full_disk_leaves_what_was_there(function, tmp_path, monkeypatch):
+    path = tmp_path / "toy.json"
+    results.save(path, {"experiment": "toy"})
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, function, full)
+    with pytest.raises(OSError, match="No space left"):
+        results.save(path, {"experiment": "another"})
+    assert [child.name for child in tmp_path.iterdir()] == ["toy.json"]
     assert json.loads(path.read_text()) == {"experiment": "toy"}
 
 

@@ -402,6 +402,25 @@ def test_the_nearest_file_of_the_first_name_is_found(tmp_path):
         find(tmp_path, "y", "z")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("n_splits.txt", ""),
+        ("index_target.txt", "99"),
+        ("index_train_0.txt", "0\n"),
+        ("index_test_0.txt", "-1\n"),
+        ("index_test_0.txt", "70000\n"),
+    ],
+)
+def test_an_index_that_does_not_fit_its_table_is_named(tmp_path, name, text):
+    write_uci(tmp_path)
+    folder = uci.find_table(tmp_path, "yacht")
+    rows = len((folder / name).read_text().split())
+    (folder / name).write_text(text * (rows if "-1" in text or "7" in text else 1))
+    with pytest.raises(ValueError, match=r"yacht/data.* cannot be read"):
+        uci.make(tmp_path, quiet)
+
+
 @pytest.mark.parametrize("module", [mnist, notmnist, cifar10, svhn, flights, uci])
 def test_a_place_that_does_not_exist_is_named(tmp_path, module):
     with pytest.raises(FileNotFoundError, match="nowhere"):

@@ -14,9 +14,9 @@ import ntkgp
 
 SOURCE = Path(ntkgp.__file__).parent
 ORDER = [
-    "typing", "progress", "memory", "data", "compilation", "metrics", "linalg", "panels", "search",
-    "distributions", "layers", "networks", "adapters", "kernels", "empirical", "training_kernel", "solvers",
-    "posterior", "evidence", "methods", "noise", "member", "training", "ensemble",
+    "typing", "writing", "progress", "memory", "data", "compilation", "metrics", "linalg", "panels",
+    "search", "distributions", "layers", "networks", "adapters", "kernels", "empirical", "training_kernel",
+    "solvers", "posterior", "evidence", "methods", "noise", "member", "training", "ensemble",
     "calibration", "serialization", "estimators", "experiments", "report", "cli",
 ]  # fmt: skip
 APART = {

@@ -26,14 +26,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; errors in the user's input are one line, not a traceback."""
     arguments = _parser().parse_args(argv)
     try:
-        arguments.command(arguments)
+        return int(arguments.command(arguments) or 0)
     except EXPECTED as error:
         print(f"ntkgp: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("ntkgp: interrupted; run the same command again to continue.", file=sys.stderr)
         return 130
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,31 +83,51 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _reproduce(arguments: argparse.Namespace) -> None:
+def _reproduce(arguments: argparse.Namespace) -> int:
     with suppress(OSError):  # where nothing can be kept, it is compiled again
         ntkgp.keep_compiled()
     with suppress(RuntimeError):  # where JAX has begun already, it keeps the devices it has
         jax.config.update("jax_num_cpu_devices", os.cpu_count())
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
-    if arguments.name != "all":
-        config = _configured(arguments.name, arguments, arguments.set)
-        _print_report([_run(arguments.name, config, out, not arguments.quiet)], out)
-        return
+    if arguments.name == "all":
+        return _reproduce_all(arguments, out)
+    config = _configured(arguments.name, arguments, arguments.set)
+    _get_data(arguments.name)
+    _print_report([_run(arguments.name, config, out, not arguments.quiet)], out)
+    return 0
+
+
+def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
+    """What has its data; 1 if something that has them failed."""
     settings = _by_experiment(arguments.set)
     configs = {name: _configured(name, arguments, settings.get(name, [])) for name in EXPERIMENTS}
-    paths, missing = [], []
+    notes, failed = [], False
     for name, config in configs.items():
-        print(f"== {name}: {EXPERIMENTS[name].title}", flush=True)
+        _say(f"== {name}: {EXPERIMENTS[name].title}")
+        try:
+            _get_data(name)
+        except EXPECTED as error:
+            notes.append(f"{name} was left out: {error}")
+            _say(notes[-1])
+            continue
         started = time.perf_counter()
         try:
-            paths.append(_run(name, config, out, not arguments.quiet))
+            _run(name, config, out, not arguments.quiet)
         except EXPECTED as error:
-            missing.append(f"{name} was left out: {error}")
-            print(missing[-1], flush=True)
+            failed = True
+            notes.append(f"{name} failed: {error}")
+            _say(notes[-1])
         else:
-            print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
-    _print_report(paths, out)
-    print("\n".join(missing))
+            _say(f"{name}: {time.perf_counter() - started:.0f} s")
+    paths = (out / f"{name}.json" for name in EXPERIMENTS)
+    _print_report([path for path in paths if path.exists()], out)
+    print("\n".join(notes))
+    return 1 if failed else 0
+
+
+def _get_data(name: str) -> None:
+    for data_set in getattr(catalogue.module(name), "NEEDS", ()):
+        ntkgp.data.get(data_set)
 
 
 def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str]) -> Any:
@@ -124,11 +143,8 @@ def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str
 
 
 def _run(name: str, config: Any, out: Path, progress: bool) -> Path:
-    """Run one experiment, its data sets first; return its results file."""
-    experiment = catalogue.module(name)
-    for data_set in getattr(experiment, "NEEDS", ()):
-        ntkgp.data.get(data_set)
-    path: Path = experiment.run(config, out, progress=progress, say=_say)
+    """Run one experiment; return its results file."""
+    path: Path = catalogue.module(name).run(config, out, progress=progress, say=_say)
     print(f"results: {path}\n")
     return path
 
@@ -184,7 +200,14 @@ def _print_report(paths: Sequence[Path], out: Path) -> None:
                 "figures need matplotlib: pip install 'ntkgp[report]', then run `ntkgp report "
                 f"{path}`. The results are safe."
             ) from None
-        part = Part(contents, reporter.report(contents, path.parent))
+        try:
+            section = reporter.report(contents, path.with_suffix(""))
+        except KeyError as error:
+            raise ValueError(
+                f"{path} lacks {error}: it was not written whole, or by another version of ntkgp. Run "
+                "the experiment again, into another directory."
+            ) from error
+        part = Part(path.name, contents, section)
         print("\n".join([f"== {EXPERIMENTS[name].title}", "", *part.section.lines()]))
         parts.append(part)
     if parts:
@@ -206,14 +229,20 @@ def override(config: Any, settings: Sequence[str]) -> Any:
         try:
             changes[name] = _read(text, known[name])
         except ValueError:
-            kind = type(known[name]).__name__
+            kind = _kind(known[name])
             raise ValueError(f"--set {name} needs a value of type {kind}; got {text!r}.") from None
     return replace(config, **changes)
 
 
+def _kind(like: Any) -> str:
+    return (
+        f"{type(like[0]).__name__}, or several" if isinstance(like, tuple) else type(like).__name__
+    )
+
+
 def _read(text: str, like: Any) -> Any:
     if isinstance(like, tuple):
-        return tuple(type(like[0])(part) for part in text.split(",")) if text else ()
+        return tuple(type(like[0])(part) for part in text.split(","))
     if isinstance(like, bool):
         if text not in ("True", "False"):
             raise ValueError(text)

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
+from ntkgp.writing import replacing
+
 Arrays = dict[str, NDArray[Any]]
 
 Form = tuple[str, tuple[int | str, ...]]
@@ -34,17 +36,9 @@ def cache_dir() -> Path:
 
 
 def write(path: Path, arrays: Arrays) -> None:
-    """Write a compressed .npz atomically: a reader, or a killed run, never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write a compressed .npz."""
+    with replacing(path) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def read(path: Path, forms: Mapping[str, Form]) -> Arrays:

@@ -62,13 +62,23 @@ def find_table(source: Path, table: str) -> Path:
 def read_table(folder: Path) -> Arrays:
     """Inputs, targets and splits: columns and rows are told apart by files of their numbers."""
     data = read_numbers(folder / "data.txt")
-    features, target = (read_index(folder / f"index_{what}.txt") for what in ("features", "target"))
-    splits = int(read_index(folder / "n_splits.txt")[0])
-    arrays = {"x": data[:, features], "y": data[:, target[0]]}
+    features, target, count = (
+        read_index(folder / f"{name}.txt")
+        for name in ("index_features", "index_target", "n_splits")
+    )
+    with originals.in_words(folder):
+        arrays, splits = {"x": data[:, features], "y": data[:, target[0]]}, range(count[0])
     for part in ("train", "test"):
-        rows = [read_index(folder / f"index_{part}_{split}.txt") for split in range(splits)]
-        arrays[f"{part}_idx"] = np.stack(rows).astype(np.uint16)
+        rows = [read_index(folder / f"index_{part}_{split}.txt") for split in splits]
+        with originals.in_words(folder):
+            arrays[f"{part}_idx"] = checked_rows(np.stack(rows), len(data))
     return arrays
+
+
+def checked_rows(numbers: NDArray[np.int64], n: int) -> NDArray[np.uint16]:
+    if numbers.min() < 0 or numbers.max() >= n:
+        raise ValueError(f"its splits have row numbers beyond the {n} rows of data.txt")
+    return numbers.astype(np.uint16)
 
 
 def read_index(path: Path) -> NDArray[np.int64]:

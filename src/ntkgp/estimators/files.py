@@ -20,6 +20,7 @@ from ntkgp.estimators.gp_regressor import GPRegressor
 from ntkgp.estimators.preparation import Scaler, users_network
 from ntkgp.networks import LayeredNetwork, Network
 from ntkgp.serialization import NetworkNeeded, Packed, pack, unpack
+from ntkgp.writing import replacing
 
 FORMAT = 1
 _MODEL = "model.json"
@@ -60,9 +61,9 @@ def save(model: TableEstimator, directory: str | os.PathLike[str]) -> None:
 def _write_both(folder: Path, name: str, arrays: bytes, document: bytes) -> None:
     """Arrays beside the old ones, then the document that names them, then the old ones go."""
     is_new = not (folder / name).exists()
-    _replace(folder / name, arrays)
+    _write(folder / name, arrays)
     try:
-        _replace(folder / _MODEL, document)
+        _write(folder / _MODEL, document)
     except BaseException:
         if is_new:
             (folder / name).unlink()
@@ -158,16 +159,9 @@ def _is_fitted_name(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
 
 
-def _replace(path: Path, data: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+def _write(path: Path, data: bytes) -> None:
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _read_document(path: Path) -> dict[str, Any]:

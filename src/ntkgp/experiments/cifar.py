@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ntkgp.data import Split, load
+from ntkgp.experiments.checks import check_known
 from ntkgp.experiments.images import ImagesConfig, run_images
 from ntkgp.networks import LayeredNetwork, myrtle
 from ntkgp.training import Descent, RandomCropsAndFlips, Trainer
@@ -43,8 +44,12 @@ class CifarConfig(ImagesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.optimizer not in ("sgd", "adam"):
-            raise ValueError(f'optimizer must be "sgd" or "adam"; got {self.optimizer!r}.')
+        check_known("optimizer", [self.optimizer], ("sgd", "adam"))
+        if self.crop_pad and self.standardise == "each":
+            raise ValueError(
+                "crops are padded with black, which standardise=each makes another value in every "
+                "image; take standardise=all, or crop_pad=0."
+            )
 
     def load(self) -> tuple[Split, Split, NDArray[Any]]:
         things, numbers = (load(name) for name in NEEDS)

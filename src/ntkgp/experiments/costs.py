@@ -1,4 +1,4 @@
-"""Table 2 measured: the time of a step, and the parameter sets, of each method."""
+"""Table 2 measured: time, operations, memory and parameter sets of each method."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,22 +12,21 @@ import numpy as np
 
 from ntkgp.ensemble import Ensemble, fit
 from ntkgp.experiments import results
+from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.images import FIVE_METHODS
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.layers import Relu
-from ntkgp.member import Baselearner
-from ntkgp.methods import METHODS, get_method
+from ntkgp.member import Baselearner, Member, TrainingSet
+from ntkgp.methods import METHODS
 from ntkgp.networks import LayeredNetwork, mlp, myrtle
 from ntkgp.noise import ConstantNoise, LearnedNoise
 from ntkgp.training import Descent, descent
 from ntkgp.training.common import Data, draw_members, offsets
 from ntkgp.training.plans import choose_plan
+from ntkgp.typing import Params
 
-NETWORKS: dict[str, Callable[[], LayeredNetwork]] = {
-    "mlp": lambda: mlp(784, 10, width=200, depth=2, activation=Relu()),
-    "myrtle": lambda: myrtle((32, 32, 3), depth=10, channels=16),
-}
-"""The network of the MNIST experiment, and a narrow one of the CIFAR-10 experiment."""
+DEPTHS = {"mlp": (2, 8), "myrtle": (10, 5)}
+"""Of the networks of the MNIST and CIFAR-10 experiments, and another to compare memory with."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,10 @@ class CostsConfig:
 
     networks: tuple[str, ...] = ("mlp",)
     methods: tuple[str, ...] = FIVE_METHODS
+    width: int = 200
+    """Of the dense network."""
+    channels: int = 16
+    """Of the convolutional network."""
     members: int = 10
     batch_size: int = 100
     steps: int = 50
@@ -44,15 +47,18 @@ class CostsConfig:
     """Measurements of each method, taken in turn so that a busy machine disturbs all alike."""
 
     def __post_init__(self) -> None:
-        for method in self.methods:
-            get_method(method)
-        if unknown := set(self.networks) - set(NETWORKS):
-            raise ValueError(f"networks must be of {', '.join(NETWORKS)}; got {sorted(unknown)}.")
+        check(self)
+        check_known("networks", self.networks, DEPTHS)
+
+    def network(self, name: str, depth: int) -> LayeredNetwork:
+        if name == "mlp":
+            return mlp(784, 10, width=self.width, depth=depth, activation=Relu())
+        return myrtle((32, 32, 3), depth=depth, channels=self.channels)
 
 
 PRESETS = {
     "laptop": CostsConfig(),
-    "paper": CostsConfig(networks=("mlp", "myrtle"), turns=10),
+    "paper": CostsConfig(networks=("mlp", "myrtle"), channels=100, turns=10),
 }
 
 
@@ -119,7 +125,8 @@ def run(
 
 def record(config: CostsConfig, mark: Mark) -> Record:
     """All methods of one network, with δ kept from before training and with δ in every step."""
-    net = NETWORKS[mark["network"]]()
+    depth, other_depth = DEPTHS[mark["network"]]
+    net, other = (config.network(mark["network"], d) for d in (depth, other_depth))
     n = config.steps * config.batch_size
     turns = {
         (method, cached): Epochs(
@@ -135,10 +142,15 @@ def record(config: CostsConfig, mark: Mark) -> Record:
     }
     seconds = measure(turns, config.turns)
     return {
+        "depth": depth,
+        "other_depth": other_depth,
         "methods": {
             method: {
                 "seconds_per_step": [s / config.steps for s in seconds[method, True]],
                 "seconds_per_step_fresh": [s / config.steps for s in seconds[method, False]],
+                "forward_operations": forward_operations(net, method, config.batch_size),
+                "working_bytes": working_bytes(net, method, config.batch_size),
+                "working_bytes_other_depth": working_bytes(other, method, config.batch_size),
                 **parameter_sets(net, method),
             }
             for method in config.methods
@@ -157,6 +169,43 @@ def measure(turns: Mapping[Any, Callable[[], None]], n_turns: int) -> dict[Any, 
             turn()
             seconds[name].append(time.perf_counter() - started)
     return seconds
+
+
+def one_member(
+    net: LayeredNetwork, method: str, batch_size: int
+) -> tuple[Baselearner, Params, Member, TrainingSet]:
+    """A member with a batch of its training set, δ included."""
+    learner = Baselearner(net, METHODS[method], 0.1)
+    shapes = (net.input_shape, (net.output_dim,))
+    x, y = (jnp.zeros((batch_size, *shape), jnp.float32) for shape in shapes)
+    draw = jax.tree.map(lambda leaf: leaf[0], draw_members(learner, 0, [0], Data(x, y)))
+    delta = None if learner.method.offset is None else y
+    return learner, draw.theta, draw.member, TrainingSet(x, y, draw.epsilon, delta)
+
+
+def forward_operations(net: LayeredNetwork, method: str, batch_size: int) -> float:
+    """Floating-point operations of f̃ on a batch, δ computed with it, by XLA's count."""
+    learner, theta, member, batch = one_member(net, method, batch_size)
+    program = jax.jit(learner.predict).lower(theta, member, batch.x).compile()
+    return float(program.cost_analysis()["flops"])  # type: ignore[index]
+
+
+def working_bytes(net: LayeredNetwork, method: str, batch_size: int) -> dict[str, int]:
+    """Memory that a member's gradient takes beside parameters and data: mostly activations."""
+    learner, theta, member, kept = one_member(net, method, batch_size)
+
+    def gradient(theta: Params, member: Member, batch: TrainingSet) -> Params:
+        return jax.grad(learner.loss)(theta, member, batch, len(batch.x))
+
+    def gradient_and_delta(theta: Params, member: Member, batch: TrainingSet) -> Params:
+        fresh = None if kept.delta is None else learner.offset(member, batch.x)
+        return gradient(theta, member, batch._replace(delta=fresh))
+
+    def temporary(f: Callable[..., Params]) -> int:
+        program = jax.jit(f).lower(theta, member, kept).compile()
+        return int(program.memory_analysis().temp_size_in_bytes)  # type: ignore[union-attr]
+
+    return {"kept": temporary(gradient), "fresh": temporary(gradient_and_delta)}
 
 
 def parameter_sets(net: LayeredNetwork, method: str) -> Record:

@@ -14,10 +14,11 @@ from ntkgp.data import Split, complete_rows, load
 from ntkgp.distributions import Normal
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results
+from ntkgp.experiments.checks import check
 from ntkgp.experiments.images import FIVE_METHODS
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.layers import Relu
-from ntkgp.methods import METHODS, get_method
+from ntkgp.methods import METHODS
 from ntkgp.networks import mlp
 from ntkgp.training import Descent
 
@@ -50,16 +51,10 @@ class FlightsConfig:
     """Of deep ensembles."""
 
     def __post_init__(self) -> None:
-        for method in self.methods:
-            get_method(method)
-        if min(self.members, self.repeats, self.epochs) < 1:
+        check(self, may_be_zero=("weight_decay", "b_std"))
+        if not self.validation_rows < self.train_rows <= min(self.window_starts):
             raise ValueError(
-                "members, repeats and epochs must be at least 1; got "
-                f"{self.members}, {self.repeats} and {self.epochs}."
-            )
-        if not 0 < self.validation_rows < self.train_rows <= min(self.window_starts):
-            raise ValueError(
-                "validation_rows must be above 0 and below train_rows, and no window may start "
+                "validation_rows must be below train_rows, and no window may start "
                 f"before train_rows; got {self.validation_rows}, {self.train_rows} and "
                 f"{self.window_starts}."
             )

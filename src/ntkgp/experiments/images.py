@@ -22,10 +22,11 @@ from ntkgp.calibration import (
 from ntkgp.data import Split
 from ntkgp.ensemble import Ensemble, fit
 from ntkgp.experiments import results
+from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.kernels import ntk
 from ntkgp.memory import NotEnoughMemory, peak_bytes
-from ntkgp.methods import METHODS, get_method
+from ntkgp.methods import METHODS
 from ntkgp.networks import LayeredNetwork
 from ntkgp.posterior import Posterior, get_law
 from ntkgp.solvers import Cholesky, Solver
@@ -46,6 +47,8 @@ class Task(NamedTuple):
     validation: Split
     test: Split
     outside: NDArray[Any]
+    black: float
+    """What black has become; NaN where that differs from image to image."""
 
 
 @dataclass(frozen=True)
@@ -82,22 +85,12 @@ class ImagesConfig:
     """Test images, and images from elsewhere, at the most: the first ones."""
 
     def __post_init__(self) -> None:
-        for method in self.methods:
-            get_method(method)
-        if unknown := set(self.target_scales) - set(SCALES):
+        check(self, may_be_zero=("weight_decay", "b_std", "crop_pad", "warmup_epochs"))
+        check_known("target_scales", self.target_scales, SCALES)
+        check_known("standardise", [self.standardise], ("all", "each"))
+        if self.validation_fraction >= 1:
             raise ValueError(
-                f"target_scales must be of {', '.join(SCALES)}; got {sorted(unknown)}."
-            )
-        if self.standardise not in ("all", "each"):
-            raise ValueError(f'standardise must be "all" or "each"; got {self.standardise!r}.')
-        if min(self.members, self.repeats, self.epochs, self.tuning_members) < 1:
-            raise ValueError(
-                "members, repeats, epochs and tuning_members must be at least 1; got "
-                f"{self.members}, {self.repeats}, {self.epochs} and {self.tuning_members}."
-            )
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction must be between 0 and 1; got {self.validation_fraction}."
+                f"validation_fraction must be below 1; got {self.validation_fraction}."
             )
 
     @abstractmethod
@@ -131,20 +124,18 @@ def run_images(
     def compute(mark: Mark) -> Record:
         if mark["kind"] == "choice":
             return choice_record(config, mark, state["runs"])
-        task, black = make_task(config, *stored, seed=mark.get("repeat", 0))
+        task = make_task(config, *stored, seed=mark.get("repeat", 0))
         if mark["kind"] == "law":
-            try:
-                return law_record(config, task, solver, progress)
-            except NotEnoughMemory as error:
-                raise NotEnoughMemory(
-                    f"{error} Or leave the exact law out: --set analytic=False. The ensembles are saved."
-                ) from None
+            return law_record(config, task, solver, progress)
         if mark["kind"] == "candidate":
-            return candidate_record(config, task, black, mark, progress)
+            return candidate_record(config, task, mark, progress)
         choice = results.find(state, mark | {"kind": "choice"}, "method", "scale")
-        return ensemble_record(config, task, black, mark, choice, progress)
+        return ensemble_record(config, task, mark, choice, progress)
 
-    results.fill_in(path, state, list(marks(config)), compute, say)
+    try:
+        results.fill_in(path, state, list(marks(config)), compute, say)
+    except NotEnoughMemory as error:  # the law's, which comes last
+        say(f"the exact law is left out, all else is there: {error}")
     return path
 
 
@@ -165,10 +156,10 @@ def marks(config: ImagesConfig) -> Iterator[Mark]:
 
 def make_task(
     config: ImagesConfig, train: Split, test: Split, outside: NDArray[Any], seed: int
-) -> tuple[Task, float]:
-    """A split into training and validation, standardised; also what became of black, if one value."""
+) -> Task:
+    """A split into training and validation, standardised."""
     order = np.random.default_rng(seed).permutation(len(train.x))[: config.max_train]
-    n_held_out = round(config.validation_fraction * len(order))
+    n_held_out = max(1, round(config.validation_fraction * len(order)))
     inside, held_out = train.take(order[n_held_out:]), train.take(order[:n_held_out])
     mean, std = float(np.mean(inside.x)), float(np.std(inside.x))
 
@@ -183,13 +174,13 @@ def make_task(
     def prepared(split: Split) -> Split:
         return Split(standardised(split.x), split.y.astype(np.int64))
 
-    task = Task(
+    return Task(
         prepared(inside),
         prepared(held_out),
         prepared(test.take(slice(config.max_test))),
         standardised(outside[: config.max_test]),
+        black=-mean / std if config.standardise == "all" else float("nan"),
     )
-    return task, -mean / std
 
 
 def candidates_of(config: ImagesConfig, choice: Mark) -> list[Mark]:
@@ -203,12 +194,10 @@ def candidates_of(config: ImagesConfig, choice: Mark) -> list[Mark]:
     ]
 
 
-def candidate_record(
-    config: ImagesConfig, task: Task, black: float, mark: Mark, progress: bool
-) -> Record:
+def candidate_record(config: ImagesConfig, task: Task, mark: Mark, progress: bool) -> Record:
     """How well a small ensemble with this σ_W² and multiple of κ² does on the validation images."""
     members = range(config.tuning_members)
-    ensemble, _ = trained(config, task, black, mark, mark, members, _TUNING_SEED, progress)
+    ensemble, _ = trained(config, task, mark, mark, members, _TUNING_SEED, progress)
     logits = ensemble.outputs(task.validation.x)
     p = mean_probabilities(logits, best_temperature(logits, task.validation.y))
     return {
@@ -230,7 +219,6 @@ def choice_record(config: ImagesConfig, mark: Mark, runs: list[Record]) -> Recor
 def trained(
     config: ImagesConfig,
     task: Task,
-    black: float,
     mark: Mark,
     choice: Record,
     members: range,
@@ -254,19 +242,19 @@ def trained(
         noise_std=config.noise_std,
         weight_decay=config.weight_decay if METHODS[mark["method"]].anchor is None else 0.0,
         seed=seed,
-        trainer=config.trainer(len(task.train.x), black),
+        trainer=config.trainer(len(task.train.x), task.black),
         progress=progress,
     )
     return ensemble, kappa
 
 
 def ensemble_record(
-    config: ImagesConfig, task: Task, black: float, mark: Mark, choice: Record, progress: bool
+    config: ImagesConfig, task: Task, mark: Mark, choice: Record, progress: bool
 ) -> Record:
     """Train one ensemble, and score its first K members for every K."""
     started = time.perf_counter()
     members, seed = range(config.members), mark["repeat"]
-    ensemble, kappa = trained(config, task, black, mark, choice, members, seed, progress)
+    ensemble, kappa = trained(config, task, mark, choice, members, seed, progress)
     seconds = time.perf_counter() - started
     logits = [ensemble.outputs(x) for x in (task.validation.x, task.test.x, task.outside)]
     sizes = range(1, len(ensemble.indices) + 1)

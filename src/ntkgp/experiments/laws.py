@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.experiments import results
+from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.kernels import kernel_matrix
 from ntkgp.layers import Erf, Gelu, Relu
@@ -41,8 +42,8 @@ class LawsConfig:
     data_seed: int = 0
 
     def __post_init__(self) -> None:
-        if unknown := set(self.networks) - set(NETWORKS):
-            raise ValueError(f"networks must be of {', '.join(NETWORKS)}; got {sorted(unknown)}.")
+        check(self, may_be_zero=("data_seed",))
+        check_known("networks", self.networks, NETWORKS)
 
 
 PRESETS = {"laptop": LawsConfig(), "paper": LawsConfig(train_points=200, test_points=200)}

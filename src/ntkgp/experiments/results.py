@@ -1,4 +1,4 @@
-"""Results files: one JSON file per run, with what made it, written whole or not at all."""
+"""Results files: one JSON file per run, with what made it."""
 
 import json
 import math
@@ -11,7 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax
 from numpy.typing import NDArray
+
+from ntkgp.writing import replacing
 
 Mark = dict[str, Any]
 """What says which run of an experiment a record is: its method, its seed and the like."""
@@ -25,23 +28,29 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 
+def machine() -> dict[str, Any]:
+    """What it was computed on, without which no time means anything."""
+    devices = jax.devices()
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "backend": jax.default_backend(),
+        "devices": len(devices),
+        "device_kind": devices[0].device_kind,
+    }
+
+
 def save(path: Path, results: dict[str, Any]) -> None:
-    """Write atomically: a reader, or a killed run, never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w") as file:
-        json.dump(results, file, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    """Write a results file."""
+    with replacing(path) as file:
+        file.write((json.dumps(results, allow_nan=False) + "\n").encode())
 
 
 def load(path: Path) -> dict[str, Any]:
     """Read a results file, or say what is wrong with it."""
     try:
         results = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{path} is not a results file ({error}). Delete it and run the experiment again."
         ) from None
@@ -65,6 +74,7 @@ def resume(
         "experiment": experiment,
         "config": as_json,
         "versions": versions(),
+        "machine": machine(),
         **contents,
         "runs": [],
     }
@@ -95,13 +105,15 @@ def fill_in(
     configuration; `wanted` finds them.
     """
     state["marks"] = list(marks)
+    save(path, state)  # also tells now, not after the first record, whether this can be written
     for number, mark in enumerate(marks, start=1):
         if any(mark.items() <= run.items() for run in state["runs"]):
             continue
         started = time.perf_counter()
         record = compute(mark)
         seconds = round(time.perf_counter() - started, 2)
-        other = {} if versions() == state["versions"] else {"versions": versions()}
+        made_by = {"versions": versions(), "machine": machine()}
+        other = {name: value for name, value in made_by.items() if state.get(name) != value}
         state["runs"].append(mark | record | {"seconds": seconds} | other)
         save(path, state)
         words = ", ".join(f"{name} {value}" for name, value in mark.items())

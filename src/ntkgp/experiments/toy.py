@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from ntkgp.data import make_toy
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results
+from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record, rounded
-from ntkgp.methods import METHODS, get_method
+from ntkgp.methods import METHODS
 from ntkgp.networks import LayeredNetwork, mlp
 from ntkgp.posterior import LAWS, Posterior
 from ntkgp.training import Descent, GaussNewton, Trainer
@@ -56,21 +57,15 @@ class ToyConfig:
     """On the diagonal of the noise-free law's kernel matrix, which is singular to rounding."""
 
     def __post_init__(self) -> None:
-        check_methods(self.methods, self.members, self.repeats)
-        if self.solver not in ("gauss-newton", "gradient-descent"):
-            raise ValueError(
-                f'solver must be "gauss-newton" or "gradient-descent"; got {self.solver!r}.'
-            )
+        check(self, may_be_zero=("data_seed", "jitter", "b_std"))
+        check_known("solver", [self.solver], ("gauss-newton", "gradient-descent"))
+        check_members(self.members)
 
 
-def check_methods(methods: tuple[str, ...], members: int, repeats: int) -> None:
-    """Refuse before training what could not be trained or measured after it."""
-    for method in methods:
-        get_method(method)
-    if members < 2 or repeats < 1:
+def check_members(members: int) -> None:
+    if members < 2:
         raise ValueError(
-            "an experiment needs at least 2 members, to have a standard deviation, and 1 repeat; "
-            f"got {members} and {repeats}."
+            f"members must be at least 2, to have a standard deviation; got {members}."
         )
 
 

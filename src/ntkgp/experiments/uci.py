@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ntkgp.data import load
 from ntkgp.experiments import results
+from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.metrics import gaussian_nll, rmse
 
@@ -45,16 +46,9 @@ class UciConfig:
     """Training rows that exact Gaussian processes see at the most."""
 
     def __post_init__(self) -> None:
-        if self.splits < 1:
-            raise ValueError(f"splits must be at least 1; got {self.splits}.")
-        for name, values, known in (
-            ("sets", self.sets, PUBLISHED),
-            ("models", self.models, MODELS),
-        ):
-            if unknown := set(values) - set(known):
-                raise ValueError(
-                    f"{name} must be of {', '.join(known)}; got {', '.join(sorted(unknown))}."
-                )
+        check(self)
+        check_known("sets", self.sets, PUBLISHED)
+        check_known("models", self.models, MODELS)
 
 
 PRESETS = {

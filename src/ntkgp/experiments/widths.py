@@ -8,6 +8,7 @@ import numpy as np
 
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results, toy
+from ntkgp.experiments.checks import check
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.methods import METHODS
 
@@ -23,7 +24,8 @@ class WidthsConfig:
     max_steps: int = 60
 
     def __post_init__(self) -> None:
-        toy.check_methods(self.methods, self.members, self.repeats)
+        check(self)
+        toy.check_members(self.members)
 
 
 PRESETS = {

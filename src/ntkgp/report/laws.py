@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 NOISE_FREE_ROUNDING = 1e-6
 
 
-def report(results: dict[str, Any], out: Path) -> Section:
+def report(results: dict[str, Any], stem: Path) -> Section:
     """A table; there is no figure."""
     rows = []
     for run in results["runs"]:

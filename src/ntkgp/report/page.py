@@ -9,6 +9,7 @@ from typing import Any
 
 from ntkgp.experiments.catalogue import EXPERIMENTS, module
 from ntkgp.report.section import Section
+from ntkgp.writing import replacing
 
 STYLE = """
 body { font: 16px/1.45 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem }
@@ -25,6 +26,8 @@ img { max-width: 100% }
 class Part:
     """One results file with its section."""
 
+    source: str
+    """The file's name."""
     results: dict[str, Any]
     section: Section
 
@@ -35,7 +38,7 @@ def write_page(parts: list[Part], path: Path) -> None:
         "<h1>Bayesian Deep Ensembles via the Neural Tangent Kernel: what was reproduced</h1>",
         "<p>Each claim of the paper beside what these runs measured. Verdicts follow from the "
         "numbers: a claim is undecided where its 95&nbsp;% confidence interval over repeats "
-        "contains the limit.</p>",
+        "contains the limit. What ± is in a table is said below it.</p>",
         claims_table(parts),
         *(section_html(part) for part in parts),
     ]
@@ -46,13 +49,14 @@ def write_page(parts: list[Part], path: Path) -> None:
         + "\n".join(body)
         + "\n</body></html>\n"
     )
-    path.write_text(text, encoding="utf-8")
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def claims_table(parts: list[Part]) -> str:
     rows = "".join(
         f"<tr><td>{html.escape(EXPERIMENTS[part.results['experiment']].title)}<br>"
-        f"<small>{html.escape(claim.where)}</small></td>"
+        f"<small>{html.escape(claim.where)}; {html.escape(part.source)}</small></td>"
         f"<td>{html.escape(claim.says)}</td><td>{html.escape(claim.measured)}</td>"
         f'<td class="verdict {claim.verdict.replace(" ", "-")}">{claim.verdict}</td></tr>\n'
         for part in parts
@@ -68,12 +72,19 @@ def section_html(part: Part) -> str:
         f'<p><img alt="{html.escape(stem.name)}" src="data:image/png;base64,{_encoded(stem)}"></p>\n'
         for stem in section.figures
     )
+    readings = "".join(
+        f"<li>{html.escape(sentence)}</li>"
+        for sentence in EXPERIMENTS[results["experiment"]].readings
+    )
+    readings = f"<p>In every preset:</p>\n<ul>{readings}</ul>\n" if readings else ""
     departures = html.escape(", ".join(changed(results)) or "none")
     settings = ", ".join(f"{name} = {value}" for name, value in results["config"].items())
-    made_by = ", ".join(f"{name} {value}" for name, value in results["versions"].items())
+    maker = results["versions"] | results.get("machine", {})
+    made_by = ", ".join(f"{name} {value}" for name, value in maker.items())
     return (
         f"<h2>{html.escape(EXPERIMENTS[results['experiment']].title)}</h2>\n"
-        f"<p>Fields that differ from the preset of the paper: {departures}.</p>\n{pictures}"
+        f"<p>Results file: {html.escape(part.source)}. Fields that differ from the preset of the "
+        f"paper: {departures}.</p>\n{readings}{pictures}"
         f"<pre>{html.escape(section.text)}</pre>\n"
         f"<details><summary>configuration and versions</summary><p>{html.escape(settings)}</p>"
         f"<p>{html.escape(made_by)}</p></details>"
@@ -84,7 +95,7 @@ def changed(results: dict[str, Any]) -> list[str]:
     """What this run has other than the preset "paper" of its experiment."""
     paper = json.loads(json.dumps(asdict(module(results["experiment"]).PRESETS["paper"])))
     config = results["config"]
-    return [f"{name} = {config[name]}" for name in paper if config.get(name) != paper[name]]
+    return [f"{name} = {value}" for name, value in config.items() if paper.get(name) != value]
 
 
 def _encoded(stem: Path) -> str:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ntkgp.report.claims import interval
+from ntkgp.writing import replacing
 
 # Okabe and Ito's palette, distinguishable with any colour vision and in grey.
 BLUE, RED, GREEN, ORANGE = "#0072b2", "#d55e00", "#009e73", "#e69f00"
@@ -45,27 +46,45 @@ def look(method: str) -> Look:
 def draw_band(
     axis: Axes, x: NDArray[Any], repeats: Sequence[Sequence[float | None]], method: str
 ) -> None:
-    """The mean over repeats (r, points) with its 95 % confidence band; gaps where one has no value."""
+    """The mean over repeats (r, points) with a band as `band_meaning` says; gaps where one has no value."""
     values = np.array([[np.nan if v is None else v for v in run] for run in repeats], float)
     title, colour, line, marker = look(method)
-    intervals = [interval(list(column)) for column in values.T]
-    mean = np.array([i.mean for i in intervals])
+    mean = values.mean(axis=0)
     every = max(1, len(x) // 10)
     axis.plot(
         x, mean, color=colour, ls=line, marker=marker, markevery=every, ms=4, lw=1.5, label=title
     )
-    if len(values) > 1:
-        half = np.array([i.half for i in intervals])
+    if len(values) > 2:
+        half = np.array([interval(list(column)).half for column in values.T])
         axis.fill_between(x, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
+    elif len(values) == 2:
+        axis.fill_between(x, *values, color=colour, alpha=0.15, lw=0)
+
+
+def band_meaning(n_repeats: int) -> str | None:
+    """For a legend. The confidence interval of two repeats is so wide that it would hide the figure."""
+    if n_repeats < 2:
+        return None
+    return "bands: 95 % confidence" if n_repeats > 2 else "bands: range of 2 repeats"
 
 
 def save_figure(figure: Figure, stem: Path) -> Path:
     """Write stem.png and stem.svg, close the figure, and return the stem."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    for kind in (".png", ".svg"):
-        figure.savefig(stem.with_name(stem.name + kind), dpi=150)
+    for kind in ("png", "svg"):
+        with replacing(stem.with_name(f"{stem.name}.{kind}")) as file:
+            figure.savefig(file, format=kind, dpi=150)
     plt.close(figure)
     return stem
+
+
+def failures(runs: list[dict[str, Any]]) -> list[str]:
+    """A line for each ensemble that has lost members, whose training was not finite in the end."""
+    return [
+        f"{look(run['method']).title}, repeat {run.get('repeat', run.get('seed', 0))}: members "
+        f"{', '.join(map(str, run['failed']))} failed and are left out."
+        for run in runs
+        if run.get("failed")
+    ]
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

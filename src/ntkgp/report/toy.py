@@ -8,48 +8,71 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ntkgp.report.claims import Claim, Verdict, all_of, below, between, interval
+from ntkgp.report.claims import (
+    Claim,
+    Scores,
+    Verdict,
+    above,
+    all_of,
+    below,
+    between,
+    certain,
+    difference,
+    interval,
+)
 from ntkgp.report.closeness import Closeness, closeness, shown
 from ntkgp.report.section import Section
-from ntkgp.report.style import BLUE, GREEN, RED, save_figure, table
+from ntkgp.report.style import BLUE, GREEN, RED, failures, look, save_figure, table
 
-TITLES = {
-    "deep-ensemble": "Deep ensemble",
-    "rp-param": "RP-param",
-    "ntkgp-param": "NTKGP-param",
-}
+DRAWN = ("deep-ensemble", "rp-param", "ntkgp-param")
+"""The ensembles of the paper's figure."""
 SIZES = (2, 5, 10, 20)
+FEW = 5
+"""Members that count as few."""
 
 
-def report(results: dict[str, Any], out: Path) -> Section:
+def report(results: dict[str, Any], stem: Path) -> Section:
     """Write the figures beside the results."""
-    stems = [figure_1(results, out), *ensemble_sizes(results, out)]
-    return Section(closeness_table(results), stems, claims(results))
+    sizes = ensemble_sizes(results, stem.with_name(f"{stem.name}-sizes"))
+    text = "\n".join([closeness_table(results), *failures(results["runs"])])
+    return Section(text, [figure_1(results, stem), *sizes], claims(results))
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
     """Those that Figure 1 is to show."""
-    against_ntkgp = {
-        method: [closeness(results, run, "ntkgp") for run in runs]
-        for method in TITLES
-        if (runs := [run for run in results["runs"] if run["method"] == method])
-    }
-    if against_ntkgp.keys() != TITLES.keys():
+    if _drawn(results) != list(DRAWN):
         return []
-    return [
-        similar_means(results, against_ntkgp),
+    against_ntkgp = {
+        method: [closeness(results, run, "ntkgp") for run in _runs(results, method)]
+        for method in DRAWN
+    }
+    made = [
+        similar_means(results),
         matching_spread(against_ntkgp),
-        more_confident(against_ntkgp),
+        more_confident(results, against_ntkgp),
     ]
+    few = [size for size in SIZES if size <= FEW and size < results["config"]["members"]]
+    return [*made, small_means(results, max(few)), small_spread(results, max(few))] if few else made
 
 
-def similar_means(results: dict[str, Any], measured: dict[str, list[Closeness]]) -> Claim:
-    members = results["config"]["members"]
+def mean_errors(results: dict[str, Any], method: str, size: int | None = None) -> Scores:
+    """Root mean square of (mean of the first members - NTKGP mean) / NTKGP std, by repeat."""
+    law = results["laws"]["ntkgp"]
+    mean, std = np.array(law["mean"]), np.array(law["std"])
+    return {
+        run["seed"]: float(
+            np.sqrt(np.mean(((np.mean(run["outputs"][:size], axis=0) - mean) / std) ** 2))
+        )
+        for run in _runs(results, method)
+    }
+
+
+def similar_means(results: dict[str, Any]) -> Claim:
     errors = {
-        method: interval([c.mean_error / members**0.5 for c in measured[method]])
+        method: interval(mean_errors(results, method).values())
         for method in ("ntkgp-param", "rp-param")
     }
-    shown = ", ".join(f"{TITLES[method]} {error.shown(2)}" for method, error in errors.items())
+    shown = ", ".join(f"{look(method).title} {error.shown(2)}" for method, error in errors.items())
     return Claim(
         "Figure 1",
         "NTKGP-param and RP-param have means similar to the analytic NTKGP posterior's (verdict: "
@@ -71,7 +94,7 @@ def matching_spread(measured: dict[str, list[Closeness]]) -> Claim:
         for method, runs in measured.items()
     }
     shown = ", ".join(
-        f"{TITLES[method]} {inside.shown(2)} / {outside.shown(2)}"
+        f"{look(method).title} {inside.shown(2)} / {outside.shown(2)}"
         for method, (inside, outside) in ratios.items()
     )
     matches = {
@@ -91,17 +114,64 @@ def matching_spread(measured: dict[str, list[Closeness]]) -> Claim:
     )
 
 
-def more_confident(measured: dict[str, list[Closeness]]) -> Claim:
+def more_confident(results: dict[str, Any], measured: dict[str, list[Closeness]]) -> Claim:
+    nngp = closeness(results, results["laws"]["nngp"] | {"members": 1}, "ntkgp").std_ratio_outside
     ratios = {
         method: interval([c.std_ratio_outside for c in measured[method]])
         for method in ("deep-ensemble", "rp-param")
     }
-    shown = ", ".join(f"{TITLES[method]} {ratio.shown(2)}" for method, ratio in ratios.items())
+    shown = ", ".join(f"{look(method).title} {ratio.shown(2)}" for method, ratio in ratios.items())
     return Claim(
         "Figure 1",
-        "the other ensembles are more confident than the NTKGP posterior away from the data",
-        f"ratio of standard deviations outside the data: {shown}",
-        all_of(*(below(ratio, 1.0) for ratio in ratios.values())),
+        "the analytic NNGP and the other ensembles are more confident than the NTKGP posterior away "
+        "from the data",
+        f"ratio of standard deviations outside the data: NNGP {nngp:.2f}, {shown}",
+        all_of(certain(nngp < 1), *(below(ratio, 1.0) for ratio in ratios.values())),
+    )
+
+
+def first_members(run: dict[str, Any], size: int) -> dict[str, Any]:
+    """The run as if it had been of these alone."""
+    outputs = np.array(run["outputs"])[:size]
+    return {
+        "members": size,
+        "mean": outputs.mean(axis=0).tolist(),
+        "std": outputs.std(axis=0, ddof=1).tolist(),
+    }
+
+
+def small_means(results: dict[str, Any], size: int) -> Claim:
+    """The mean is worse than RP-param's with few members, by more than with all of them."""
+    few, all_members = (
+        difference(mean_errors(results, "ntkgp-param", k), mean_errors(results, "rp-param", k))
+        for k in (size, None)
+    )
+    return Claim(
+        "Figure 7",
+        "with few members the mean of NTKGP-param is a worse approximation of the NTKGP posterior's "
+        f"than RP-param's (verdict: a larger error with {size} members)",
+        f"NTKGP-param less RP-param, in the posterior's standard deviations: {few.shown(2)} with {size} "
+        f"members, {all_members.shown(2)} with all",
+        above(few),
+    )
+
+
+def small_spread(results: dict[str, Any], size: int) -> Claim:
+    """The first members alone, with K - 1 in the denominator."""
+    found = [
+        closeness(results, first_members(run, size), "ntkgp")
+        for run in _runs(results, "ntkgp-param")
+    ]
+    inside, outside = (
+        interval([getattr(c, f"std_ratio_{where}") for c in found])
+        for where in ("inside", "outside")
+    )
+    return Claim(
+        "Figure 7",
+        "the spread of NTKGP-param matches even with few members (verdict: standard deviations of "
+        f"{size} members within a half, inside and outside the data)",
+        f"ratio of standard deviations inside / outside: {inside.shown(2)} / {outside.shown(2)}",
+        all_of(between(inside, 0.5, 1.5), between(outside, 0.5, 1.5)),
     )
 
 
@@ -139,13 +209,13 @@ def closeness_table(results: dict[str, Any]) -> str:
     return f"{table([*head, 'seconds'], rows)}\n{note}"
 
 
-def figure_1(results: dict[str, Any], out: Path) -> Path:
+def figure_1(results: dict[str, Any], stem: Path) -> Path:
     """The analytic NTKGP in every panel, against NNGP and three ensembles."""
     nngp = results["laws"]["nngp"]
     panels = [("Analytic NNGP", np.array(nngp["mean"]), np.array(nngp["std"]))]
-    for method, title in _drawn(results).items():
+    for method in _drawn(results):
         outputs = _outputs(results, method)
-        panels.append((title, outputs.mean(axis=0), outputs.std(axis=0)))
+        panels.append((look(method).title, outputs.mean(axis=0), outputs.std(axis=0)))
     size = (3.25 * len(panels), 3.2)
     figure, axes = plt.subplots(
         1, len(panels), figsize=size, sharex=True, sharey=True, layout="constrained", squeeze=False
@@ -156,10 +226,10 @@ def figure_1(results: dict[str, Any], out: Path) -> Path:
         axis.set_xlabel("x")
     axes[0, 0].set_ylabel("y")
     _legend(axes[0, -1])
-    return save_figure(figure, out / "figure-1")
+    return save_figure(figure, stem)
 
 
-def ensemble_sizes(results: dict[str, Any], out: Path) -> list[Path]:
+def ensemble_sizes(results: dict[str, Any], stem: Path) -> list[Path]:
     """The first members of each ensemble alone, against the analytic NTKGP."""
     drawn = _drawn(results)
     if not drawn:
@@ -174,8 +244,8 @@ def ensemble_sizes(results: dict[str, Any], out: Path) -> list[Path]:
         layout="constrained",
         squeeze=False,
     )
-    for row, (method, title) in zip(axes, drawn.items(), strict=True):
-        row[0].set_ylabel(title)
+    for row, method in zip(axes, drawn, strict=True):
+        row[0].set_ylabel(look(method).title)
         for axis, size in zip(row, sizes, strict=True):
             outputs = _outputs(results, method)[:size]
             _panel(axis, results, outputs.mean(axis=0), outputs.std(axis=0))
@@ -184,18 +254,21 @@ def ensemble_sizes(results: dict[str, Any], out: Path) -> list[Path]:
     for axis in axes[-1]:
         axis.set_xlabel("x")
     _legend(axes[0, -1])
-    return [save_figure(figure, out / "ensemble-sizes")]
+    return [save_figure(figure, stem)]
 
 
-def _drawn(results: dict[str, Any]) -> dict[str, str]:
+def _drawn(results: dict[str, Any]) -> list[str]:
     """The methods of the paper's figure that this run has."""
-    present = {run["method"] for run in results["runs"]}
-    return {method: title for method, title in TITLES.items() if method in present}
+    return [method for method in DRAWN if _runs(results, method)]
+
+
+def _runs(results: dict[str, Any], method: str) -> list[dict[str, Any]]:
+    return [run for run in results["runs"] if run["method"] == method]
 
 
 def _outputs(results: dict[str, Any], method: str) -> NDArray[Any]:
     """Members of the first ensemble of a method, (k, grid)."""
-    return np.array(next(r["outputs"] for r in results["runs"] if r["method"] == method))
+    return np.array(_runs(results, method)[0]["outputs"])
 
 
 def _panel(axis: Axes, results: dict[str, Any], mean: NDArray[Any], std: NDArray[Any]) -> None:

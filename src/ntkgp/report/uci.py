@@ -9,7 +9,7 @@ from ntkgp.report.section import Section
 from ntkgp.report.style import table
 
 
-def report(results: dict[str, Any], out: Path) -> Section:
+def report(results: dict[str, Any], stem: Path) -> Section:
     """Tables of NLL and RMSE; there is no figure."""
     return Section("\n\n".join(score_table(results, score) for score in ("nll", "rmse")) + NOTE)
 

@@ -17,20 +17,32 @@ TITLES = Closeness(
 )
 
 
-def report(results: dict[str, Any], out: Path) -> Section:
+Measured = dict[str, dict[int, list[Closeness]]]
+"""By method and width, one for each ensemble."""
+
+
+def report(results: dict[str, Any], stem: Path) -> Section:
     """Write the figure beside the results."""
-    measured: dict[str, dict[int, list[Closeness]]] = {}
+    measured: Measured = {}
     for run in results["runs"]:
         by_width = measured.setdefault(run["method"], {})
         by_width.setdefault(run["width"], []).append(closeness(results, run))
+    return Section(closeness_table(measured), [figure(measured, stem)], claims(measured))
+
+
+def closeness_table(measured: Measured) -> str:
     rows = [
         [method, str(width), str(len(values)), *(shown(list(c)) for c in zip(*values, strict=True))]
         for method, by_width in measured.items()
         for width, values in sorted(by_width.items())
     ]
     head = ["method", "width", "ensembles", "mean error", "std ratio in", "std ratio out"]
-    text = f"{table(head, rows)}\n±: standard error over ensembles."
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
+    return f"{table(head, rows)}\n±: standard error over ensembles."
+
+
+def figure(measured: Measured, stem: Path) -> Path:
+    """One panel for each measure, against width; bars are standard errors."""
+    drawn, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     for field, axis in enumerate(axes):
         for method, by_width in measured.items():
             title, colour, line, marker = look(method)
@@ -45,10 +57,10 @@ def report(results: dict[str, Any], out: Path) -> Section:
         axis.set_xlabel("width")
         axis.set_title(TITLES[field], fontsize=10)
     axes[0].legend()
-    return Section(text, [save_figure(figure, out / "widths")], claims(measured))
+    return save_figure(drawn, stem)
 
 
-def claims(measured: dict[str, dict[int, list[Closeness]]]) -> list[Claim]:
+def claims(measured: Measured) -> list[Claim]:
     """Corollary 1 in numbers: at the largest width the mean is nearer to the law than at the least."""
     made = []
     for method, by_width in measured.items():
