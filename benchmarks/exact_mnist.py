@@ -4,11 +4,12 @@ Wall time by stage, peak memory, the factorisation's rate against the machine's 
 and residuals of the equations it solves. It is the analytic part of the experiment: with the same
 --out, `ntkgp reproduce mnist` goes on from it. Needs mnist and notmnist (`ntkgp data get`).
 
-    python benchmarks/exact_mnist.py [--images 60000] [--out runs/mnist-laptop]
+    python benchmarks/exact_mnist.py [--images 60000] [--standardise all] [--out runs/exact-mnist]
 """
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,12 +60,20 @@ def gemm_rate() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=mnist.MnistConfig().max_train)
-    parser.add_argument("--out", type=Path, default=Path("runs/mnist-laptop"))
+    parser.add_argument("--standardise", choices=("each", "all"), default="each")
+    parser.add_argument("--out", type=Path, default=Path("runs/exact-mnist"))
     options = parser.parse_args()
-    config = replace(mnist.PRESETS["laptop"], methods=(), max_train=options.images)
+    config = replace(
+        mnist.PRESETS["laptop"],
+        methods=(),
+        max_train=options.images,
+        standardise=options.standardise,
+    )
     solver = TimedCholesky()
     path = mnist.run(config, options.out, solver=solver)
-    law = results.load(path)["runs"][0]
+    law = next((run for run in results.load(path)["runs"] if run["kind"] == "law"), None)
+    if law is None or not solver.stages:
+        sys.exit(f"nothing was measured: see above, or take another --out than {options.out}.")
     measured = facts(law, solver.stages)
     rows = [{"what": name, "measured": value} for name, value in measured.items()]
     print(f"exact_mnist\n{table(rows)}\n")

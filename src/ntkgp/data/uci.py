@@ -67,7 +67,8 @@ def read_table(folder: Path) -> Arrays:
         for name in ("index_features", "index_target", "n_splits")
     )
     with originals.in_words(folder):
-        arrays, splits = {"x": data[:, features], "y": data[:, target[0]]}, range(count[0])
+        arrays: Arrays = {"x": data[:, features], "y": data[:, target[0]]}
+        splits = range(count[0])
     for part in ("train", "test"):
         rows = [read_index(folder / f"index_{part}_{split}.txt") for split in splits]
         with originals.in_words(folder):
