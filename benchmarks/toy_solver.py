@@ -2,9 +2,9 @@
 
 The peer is the paper's 50,000 steps of full batch gradient descent, as in the authors' code: one
 member at a time, a Python loop over a compiled step. Its time is extrapolated from the best of
-several stretches of steps. Its final objectives come from running all the steps, which `ntkgp reproduce toy --preset
-paper` does too (a quarter of an hour per method on two cores); its results file is used if it is
-there, and written if not.
+several stretches of steps. Its final objectives come from running all the steps, which `ntkgp
+reproduce toy --preset paper` does too (a quarter of an hour per method on two cores); its results
+file is used if it is there, and written if not.
 
     python benchmarks/toy_solver.py [--methods ntkgp-param,rp-param] [--gd-results DIR]
 """

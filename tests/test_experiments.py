@@ -15,6 +15,7 @@ from ntkgp.cli import main
 from ntkgp.data import Dataset, Fold, Split
 from ntkgp.experiments import cifar, costs, digits, flights, images, laws, mnist, results, uci
 from ntkgp.experiments.catalogue import EXPERIMENTS, module, reporter
+from ntkgp.methods import COMPARED
 from ntkgp.report import claims
 from ntkgp.report.closeness import Closeness
 from ntkgp.training import RandomCropsAndFlips
@@ -605,7 +606,7 @@ def test_verdicts_follow_from_intervals():
 def made_up_images(errors, at_confidence, entropy_bins, law=None):
     """A results file in which each method has the same scores in three repeats, up to a little."""
     runs = []
-    for method in images.FIVE_METHODS:
+    for method in COMPARED:
         for repeat in range(3):
             noise = 1e-5 * repeat
             histogram = [0] * 40
@@ -632,7 +633,7 @@ def verdicts(report, contents, experiment):
 
 
 def by_group(baselines, ntkgp):
-    return {m: ntkgp if m.startswith("ntkgp") else baselines for m in images.FIVE_METHODS}
+    return {m: ntkgp if m.startswith("ntkgp") else baselines for m in COMPARED}
 
 
 def test_claims_about_mnist_hold_on_the_paper_s_numbers_and_not_on_the_opposite():
@@ -674,10 +675,10 @@ def made_up_flights(nlls, errors):
             "curve_errors": [1.0, *(e + 1e-6 * repeat for e in errors[method])],
             "curve_fractions": [1.0, 0.5, 0.25],
         }
-        for method in images.FIVE_METHODS
+        for method in COMPARED
         for repeat in range(3)
     ]
-    config = {"methods": images.FIVE_METHODS, "window_starts": [0, 1, 2]}
+    config = {"methods": COMPARED, "window_starts": [0, 1, 2]}
     return {"config": config, "runs": runs}
 
 

@@ -126,7 +126,7 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
 
 
 def _get_data(name: str) -> None:
-    for data_set in getattr(catalogue.module(name), "NEEDS", ()):
+    for data_set in EXPERIMENTS[name].needs:
         ntkgp.data.get(data_set)
 
 
@@ -135,7 +135,7 @@ def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str
     config = override(catalogue.module(name).PRESETS[arguments.preset], settings)
     if arguments.repeats is None:
         return config
-    if hasattr(config, "repeats"):
+    if "repeats" in {field.name for field in fields(config)}:
         return replace(config, repeats=arguments.repeats)
     if arguments.name != "all":
         raise ValueError(f"{name} has no repeats: leave --repeats out.")

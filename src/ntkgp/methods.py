@@ -85,6 +85,8 @@ METHODS: dict[str, Method] = {
     "nngp": Method("nngp", anchor="init", trains="readout"),
 }
 """The paper's six methods, then Appendix C's alternative construction and Section 3's NNGP."""
+COMPARED = ("deep-ensemble", "rp-param", "rp-fn", "ntkgp-param", "ntkgp-fn")
+"""Those that the paper compares on real data."""
 
 
 def get_method(name: str) -> Method:

@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 
 class Experiment(NamedTuple):
-    """A module of `ntkgp.experiments` with PRESETS and run, and NEEDS if it needs data sets."""
+    """A module of `ntkgp.experiments` with PRESETS and run."""
 
     title: str
     reporter: str
     """The module of `ntkgp.report` that draws its results."""
+    needs: tuple[str, ...] = ()
+    """Data sets, by their names in `ntkgp.data`."""
     readings: tuple[str, ...] = ()
     """Where both presets read the paper in one of several ways, or differ from it."""
 
@@ -32,7 +34,7 @@ EXPERIMENTS = {
     "toy": Experiment(
         "Figure 1: the toy problem",
         "toy",
-        (
+        readings=(
             "The loss is σ²/N times the sum that the paper writes, as in the authors' code, and so is "
             "the step of a learning rate.",
             "Deep ensembles have no weight decay, as in the authors' code.",
@@ -41,11 +43,14 @@ EXPERIMENTS = {
     ),
     "widths": Experiment("The toy problem at growing width", "widths"),
     "digits": Experiment(
-        "Digits against letters: Figures 3 and 4 in small", "images", (*OF_IMAGES, EACH_IMAGE)
+        "Digits against letters: Figures 3 and 4 in small",
+        "images",
+        readings=(*OF_IMAGES, EACH_IMAGE),
     ),
     "mnist": Experiment(
         "Figures 3 and 4: MNIST against NotMNIST",
         "images",
+        ("mnist", "notmnist"),
         (
             *OF_IMAGES,
             EACH_IMAGE,
@@ -56,11 +61,13 @@ EXPERIMENTS = {
     "flights": Experiment(
         "Figure 2: flight delays",
         "flights",
+        ("flights2008",),
         ("σ(x) learns from the residuals of y, not y'.",),
     ),
     "cifar": Experiment(
         "Figures 5, 6 and 8: CIFAR-10 against SVHN",
         "images",
+        ("cifar10", "svhn"),
         (
             *OF_IMAGES,
             "Images are standardised by one mean and one deviation of all training pixels.",
@@ -71,7 +78,9 @@ EXPERIMENTS = {
             "Random crops move an image by up to 4 pixels.",
         ),
     ),
-    "uci": Experiment("Nine UCI regression sets", "uci"),
+    "uci": Experiment(
+        "Nine UCI regression sets", "uci", ("uci/yacht",)
+    ),  # all nine are in one file
 }
 
 

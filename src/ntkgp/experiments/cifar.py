@@ -16,8 +16,6 @@ from ntkgp.training import Descent, RandomCropsAndFlips, Trainer
 if TYPE_CHECKING:
     import optax
 
-NEEDS = ("cifar10", "svhn")
-
 
 @dataclass(frozen=True)
 class CifarConfig(ImagesConfig):
@@ -52,7 +50,7 @@ class CifarConfig(ImagesConfig):
             )
 
     def load(self) -> tuple[Split, Split, NDArray[Any]]:
-        things, numbers = (load(name) for name in NEEDS)
+        things, numbers = load("cifar10"), load("svhn")
         return things.train, things.test, numbers.test.x
 
     def network(self, w_var: float) -> LayeredNetwork:

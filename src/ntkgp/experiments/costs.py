@@ -13,11 +13,10 @@ import numpy as np
 from ntkgp.ensemble import Ensemble, fit
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
-from ntkgp.experiments.images import FIVE_METHODS
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.layers import Relu
 from ntkgp.member import Baselearner, Member, TrainingSet
-from ntkgp.methods import METHODS
+from ntkgp.methods import COMPARED, METHODS
 from ntkgp.networks import LayeredNetwork, mlp, myrtle
 from ntkgp.noise import ConstantNoise, LearnedNoise
 from ntkgp.training import Descent, descent
@@ -34,7 +33,7 @@ class CostsConfig:
     """Everything that determines a run."""
 
     networks: tuple[str, ...] = ("mlp",)
-    methods: tuple[str, ...] = FIVE_METHODS
+    methods: tuple[str, ...] = COMPARED
     width: int = 200
     """Of the dense network."""
     channels: int = 16

@@ -15,14 +15,12 @@ from ntkgp.distributions import Normal
 from ntkgp.ensemble import fit
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check
-from ntkgp.experiments.images import FIVE_METHODS
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.layers import Relu
-from ntkgp.methods import METHODS
+from ntkgp.methods import COMPARED, METHODS
 from ntkgp.networks import mlp
 from ntkgp.training import Descent
 
-NEEDS = ("flights2008",)
 KEPT_SHARES = np.arange(100, 0, -1) / 100
 """Of the error on the most confident share of the rows."""
 
@@ -31,7 +29,7 @@ KEPT_SHARES = np.arange(100, 0, -1) / 100
 class FlightsConfig:
     """Everything that determines a run."""
 
-    methods: tuple[str, ...] = FIVE_METHODS
+    methods: tuple[str, ...] = COMPARED
     members: int = 5
     repeats: int = 10
     """Independent ensembles of each method; repeat r has seed r, and its own validation rows."""

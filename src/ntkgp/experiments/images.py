@@ -26,13 +26,12 @@ from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.kernels import ntk
 from ntkgp.memory import NotEnoughMemory, peak_bytes
-from ntkgp.methods import METHODS
+from ntkgp.methods import COMPARED, METHODS
 from ntkgp.networks import LayeredNetwork
 from ntkgp.posterior import Posterior, get_law
 from ntkgp.solvers import Cholesky, Solver
 from ntkgp.training import Trainer
 
-FIVE_METHODS = ("deep-ensemble", "rp-param", "rp-fn", "ntkgp-param", "ntkgp-fn")
 SCALES = ("matched", "fixed")
 """κ by each method's own second moment at initialisation, or that of the NTK for all (Appendix H)."""
 ENTROPY_BINS = 40
@@ -55,7 +54,7 @@ class Task(NamedTuple):
 class ImagesConfig:
     """Everything that determines a run, whatever the images are."""
 
-    methods: tuple[str, ...] = FIVE_METHODS
+    methods: tuple[str, ...] = COMPARED
     target_scales: tuple[str, ...] = ("matched",)
     """Rules for κ, of `SCALES`."""
     members: int = 10

@@ -14,8 +14,6 @@ from ntkgp.networks import LayeredNetwork, mlp
 from ntkgp.solvers import Solver
 from ntkgp.training import Descent, Trainer
 
-NEEDS = ("mnist", "notmnist")
-
 
 @dataclass(frozen=True)
 class MnistConfig(ImagesConfig):
@@ -27,7 +25,7 @@ class MnistConfig(ImagesConfig):
     depth: int = 2
 
     def load(self) -> tuple[Split, Split, NDArray[Any]]:
-        digits, letters = (load(name) for name in NEEDS)
+        digits, letters = load("mnist"), load("notmnist")
 
         def flat(images: NDArray[Any]) -> NDArray[Any]:
             return images.reshape(len(images), -1)

@@ -18,7 +18,6 @@ from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.metrics import gaussian_nll, rmse
 
-NEEDS = ("uci/yacht",)  # all nine are in one file
 PUBLISHED = {  # deep ensembles of Lakshminarayanan et al. (2017): NLL, RMSE
     "bostonHousing": (2.41, 3.28),
     "concrete": (3.06, 6.03),

@@ -5,7 +5,7 @@ from typing import Any
 
 from ntkgp.report.claims import Claim, all_of, below, certain, interval
 from ntkgp.report.section import Section
-from ntkgp.report.style import look, table
+from ntkgp.report.style import NTKGP, look, table
 
 PAPER_SETS = {  # Table 2: parameter sets to store while training, and after
     "deep-ensemble": (1, 1),
@@ -15,7 +15,6 @@ PAPER_SETS = {  # Table 2: parameter sets to store while training, and after
     "ntkgp-fn": (3, 3),
 }
 NEGLIGIBLE = 0.1
-NTKGP = ("ntkgp-param", "ntkgp-fn")
 
 
 def report(results: dict[str, Any], stem: Path) -> Section:

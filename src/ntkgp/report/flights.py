@@ -18,9 +18,7 @@ from ntkgp.report.claims import (
     interval,
 )
 from ntkgp.report.section import Section
-from ntkgp.report.style import band_meaning, draw_band, failures, look, save_figure, table
-
-NTKGP = ("ntkgp-param", "ntkgp-fn")
+from ntkgp.report.style import NTKGP, band_meaning, draw_band, failures, look, save_figure, table
 
 
 def report(results: dict[str, Any], stem: Path) -> Section:

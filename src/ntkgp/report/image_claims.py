@@ -15,9 +15,9 @@ from ntkgp.report.claims import (
     interval,
 )
 from ntkgp.report.image_scores import AT_CONFIDENCE, error_at, final, mean_entropy, runs_of
-from ntkgp.report.style import look
+from ntkgp.report.style import NTKGP, look
 
-NTKGP, BASELINES = ("ntkgp-param", "ntkgp-fn"), ("deep-ensemble", "rp-param", "rp-fn")
+BASELINES = ("deep-ensemble", "rp-param", "rp-fn")
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:

@@ -38,6 +38,10 @@ LOOKS = {
 }
 
 
+NTKGP = ("ntkgp-param", "ntkgp-fn")
+"""The paper's own, about which its claims are."""
+
+
 def look(method: str) -> Look:
     """That of a method, known here or not."""
     return LOOKS.get(method, Look(method, "0.5", ":", "x"))
