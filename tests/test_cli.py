@@ -115,6 +115,14 @@ def test_results_that_lack_something_get_a_clear_error(small_run, tmp_path, caps
     assert "toy.json" in error
 
 
+def test_what_cannot_be_written_is_said_before_anything_is_computed(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["reproduce", "toy", "--out", str(tmp_path / "file")]) == 2
+    captured = capsys.readouterr()
+    assert "cannot write results into" in captured.err
+    assert captured.out == ""
+
+
 def test_a_picture_is_no_results_file(small_run, capsys):
     assert main(["report", str(small_run / "toy.png")]) == 2
     assert "toy.png is not a results file" in capsys.readouterr().err

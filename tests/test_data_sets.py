@@ -558,4 +558,4 @@ def test_mistakes_are_one_line(folder, capsys, arguments):
 
 def test_nothing_to_check_is_no_mistake(folder, capsys):
     assert main(["data", "check"]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == f"nothing is in {folder}.\n"

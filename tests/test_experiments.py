@@ -195,6 +195,7 @@ def test_without_memory_for_the_law_the_ensembles_are_reported(tmp_path, monkeyp
     assert main(["reproduce", "digits", "--out", str(tmp_path), "--repeats", "1", *settings]) == 0
     printed = capsys.readouterr().out
     assert "the exact law is left out" in printed
+    assert "Claims not judged, for want of a method or the exact law: 4." in printed
     assert "Deep ensemble" in printed
     kinds = [run["kind"] for run in results.load(tmp_path / "digits.json")["runs"]]
     assert kinds == ["choice", "ensemble"]
@@ -550,6 +551,7 @@ def test_all_runs_what_needs_no_data_and_says_what_the_rest_needs(tmp_path, caps
     page = (tmp_path / "report.html").read_text()
     for name in small:
         assert EXPERIMENTS[name].title in page
+    assert "flights was left out: " in page
 
 
 def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, monkeypatch):
@@ -566,7 +568,7 @@ def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, mo
     printed = capsys.readouterr().out
     assert "laws failed: [Errno 28]" in printed
     assert "digits failed: [Errno 28]" in printed
-    assert "mnist was left out: " in printed
+    assert "mnist was left out: mnist is not there: put it there. notmnist is not there" in printed
 
 
 @pytest.mark.parametrize(
@@ -577,11 +579,12 @@ def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, mo
         (["digits", "--set", "analytic=maybe"], "bool"),
         (["digits", "--set", "target_scales=loose"], "matched"),
         (["digits", "--set", "w_var_grid="], "float, or several"),
+        (["digits", "--set", "members="], "type int"),
         (["digits", "--set", "w_var_grid=2,-1"], "w_var_grid must be above 0"),
         (["digits", "--set", "kappa2_grid=nan"], "kappa2_grid must be above 0"),
         (["digits", "--set", "members=0"], "members must be above 0"),
         (["toy", "--set", "members=1"], "at least 2"),
-        (["toy", "--set", "methods="], "deep-ensemble"),
+        (["toy", "--set", "methods="], "str, or several"),
         (["costs", "--set", "steps=0"], "steps must be above 0"),
         (["costs", "--set", "networks=vgg"], "mlp, myrtle"),
         (["flights", "--set", "window_starts=5"], "before train_rows"),
@@ -625,7 +628,7 @@ def made_up_images(errors, at_confidence, entropy_bins, law=None):
         runs.append(
             {"kind": "law", "method": "ntkgp", "scale": "matched", "by_size": [last], "repeat": 0}
         )
-    return {"entropy_bins": 40, "classes": 10, "runs": runs}
+    return {"entropy_bins": 40, "classes": 10, "config": {"members": 10}, "runs": runs}
 
 
 def verdicts(report, contents, experiment):

@@ -288,6 +288,7 @@ def test_members_over_devices_are_the_same():
     code = """
 import jax; jax.config.update("jax_num_cpu_devices", 2)
 import numpy as np, optax, ntkgp
+from ntkgp.training import descent
 from ntkgp.training.plans import choose_plan
 net, x = ntkgp.mlp(1, width=16), np.linspace(-1, 1, 8)[:, None]
 assert choose_plan(net, 3).devices == 2
@@ -301,6 +302,7 @@ outputs = [
 ]
 for one, two in (outputs[:2], outputs[2:]):
     np.testing.assert_allclose(one, two, rtol=2e-3, atol=2e-4)
+assert descent.scan_program._cache_size() == 2  # one for each plan, whatever the epoch
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.command(arguments) or 0)
+    except BrokenPipeError:  # the reader of what is printed, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except EXPECTED as error:
         print(f"ntkgp: {error}", file=sys.stderr)
         return 2
@@ -73,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser(
         "report", help="draw figures, tables and a page of claims from results; trains nothing"
     )
-    report.add_argument("runs", type=Path, nargs="+", help="results files, or directories of them")
+    report.add_argument(
+        "runs", type=Path, nargs="+", help="results files, or directories with them, there or below"
+    )
     report.add_argument(
         "--out", type=Path, help="directory of the page (default: that of the first results)"
     )
@@ -89,6 +94,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     with suppress(RuntimeError):  # where JAX has begun already, it keeps the devices it has
         jax.config.update("jax_num_cpu_devices", os.cpu_count())
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"cannot write results into {out}: {error}. Choose another --out."
+        ) from error
     if arguments.name == "all":
         return _reproduce_all(arguments, out)
     config = _configured(arguments.name, arguments, arguments.set)
@@ -108,7 +119,7 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
             _get_data(name)
         except EXPECTED as error:
             notes.append(f"{name} was left out: {error}")
-            _say(notes[-1])
+            _say(f"{name} is left out, for want of data.")
             continue
         started = time.perf_counter()
         try:
@@ -116,18 +127,24 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
         except EXPECTED as error:
             failed = True
             notes.append(f"{name} failed: {error}")
-            _say(notes[-1])
+            _say(f"{name} failed.")
         else:
             _say(f"{name}: {time.perf_counter() - started:.0f} s")
     paths = (out / f"{name}.json" for name in EXPERIMENTS)
-    _print_report([path for path in paths if path.exists()], out)
-    print("\n".join(notes))
+    _print_report([path for path in paths if path.exists()], out, notes)
     return 1 if failed else 0
 
 
 def _get_data(name: str) -> None:
+    """Get what the experiment needs, or say all that is missing."""
+    missing = []
     for data_set in EXPERIMENTS[name].needs:
-        ntkgp.data.get(data_set)
+        try:
+            ntkgp.data.get(data_set)
+        except EXPECTED as error:
+            missing.append(str(error))
+    if missing:
+        raise FileNotFoundError(" ".join(missing))
 
 
 def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str]) -> Any:
@@ -181,8 +198,8 @@ def _results_files(given: Path) -> list[Path]:
     return found
 
 
-def _print_report(paths: Sequence[Path], out: Path) -> None:
-    """Draw each experiment beside its results, print its tables, and write the page."""
+def _print_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -> None:
+    """Draw each experiment beside its results, print its tables, and write the page with the notes."""
     parts = []
     for path in paths:
         contents = results.wanted(results.load(path))
@@ -212,8 +229,9 @@ def _print_report(paths: Sequence[Path], out: Path) -> None:
         parts.append(part)
     if parts:
         out.mkdir(parents=True, exist_ok=True)
-        write_page(parts, out / "report.html")
+        write_page(parts, out / "report.html", notes)
         print(f"page: {out / 'report.html'}")
+    print("\n".join(notes))
 
 
 def override(config: Any, settings: Sequence[str]) -> Any:
@@ -241,6 +259,8 @@ def _kind(like: Any) -> str:
 
 
 def _read(text: str, like: Any) -> Any:
+    if not text:
+        raise ValueError(text)
     if isinstance(like, tuple):
         return tuple(type(like[0])(part) for part in text.split(","))
     if isinstance(like, bool):

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ntkgp.distributions import Mixture
 from ntkgp.kernels import check_inputs
 from ntkgp.member import Baselearner, Member
-from ntkgp.methods import get_method
+from ntkgp.methods import METHODS, get_method
 from ntkgp.networks import Network
 from ntkgp.noise import ConstantNoise, LearnedNoise
 from ntkgp.progress import note
@@ -54,6 +54,10 @@ class Ensemble:
     """(k,): whether the trainer's own criterion ended training, not its limit of steps."""
     failed: tuple[int, ...] = ()
     """Indices of members whose loss became NaN or infinite; they are in none of the above."""
+
+    def __repr__(self) -> str:
+        method = next(name for name, method in METHODS.items() if method == self.learner.method)
+        return f"<Ensemble of {len(self.indices)} members, {method}, seed {self.seed}>"
 
     def outputs(self, x: ArrayLike) -> NDArray[Any]:
         """f̃_k(x, θ̂_k) of each member, (k, n, c): the mean of its prediction."""

@@ -96,6 +96,10 @@ class LayeredNetwork:
                 "input_shape must be (features,) or (height, width, channels), each at least 1; "
                 f"got {self.input_shape}."
             )
+        if strangers := [layer for layer in self.body.layers if not isinstance(layer, Layer)]:
+            raise ValueError(
+                f"layers must be of ntkgp.layers, such as ntkgp.layers.Relu(); got {strangers[0]!r}."
+            )
         self.body.gaussian(incoming=False)  # raises where a kernel rule would not hold
         readout.out_shape(self._features)
 

@@ -63,6 +63,8 @@ def get_set(name: str, source: Path | None) -> Iterator[str]:
 def check_sets(names: list[str]) -> Iterator[str]:
     """One line for each set; sets that are not as they are known end in an error."""
     wrong = []
+    if not names and not there():
+        yield f"nothing is in {cache_dir()}."
     for name in names or there():
         try:
             facts = check(name)
@@ -77,8 +79,8 @@ def check_sets(names: list[str]) -> Iterator[str]:
             yield f"  {fact}"
     if wrong:
         raise ValueError(
-            f"{', '.join(wrong)}: not as the public set is known. If you did not change it on purpose, "
-            "get it again from its original files."
+            f"{', '.join(wrong)}: not as the public set is known, and still in {cache_dir()}. If you did "
+            "not change it on purpose, get it again from its original files."
         )
 
 

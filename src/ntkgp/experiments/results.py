@@ -52,7 +52,8 @@ def load(path: Path) -> dict[str, Any]:
         results = json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"{path} is not a results file ({error}). Delete it and run the experiment again."
+            f"{path} is not a results file ({error}). If it was one, it is damaged: run the experiment "
+            "again, into another directory."
         ) from None
     needed = {"experiment", "config", "versions", "runs"}
     if not isinstance(results, dict) or not needed <= results.keys():

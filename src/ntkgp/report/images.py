@@ -6,10 +6,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from ntkgp.metrics.curves import CONFIDENCE_THRESHOLDS
 from ntkgp.report.claims import interval
-from ntkgp.report.image_claims import claims
+from ntkgp.report.image_claims import claims, unjudged
 from ntkgp.report.image_scores import AT_CONFIDENCE, NAMES, error_at, final, runs_of
 from ntkgp.report.section import Section
 from ntkgp.report.style import band_meaning, draw_band, failures, look, save_figure, table
@@ -28,7 +29,8 @@ def report(results: dict[str, Any], stem: Path) -> Section:
         entropies = stem.with_name(f"{stem.name}-entropies{suffix}")
         stems.append(entropy_figure(results, scale, entropies))
     tables = [score_table(results, scale) for scale in scales]
-    text = "\n\n".join([*tables, *law_lines(results), *failures(results["runs"])])
+    notes = [*law_lines(results), *failures(results["runs"]), *unjudged(results)]
+    text = "\n\n".join([*tables, *notes])
     return Section(text, stems, claims(results))
 
 
@@ -57,7 +59,7 @@ def score_table(results: dict[str, Any], scale: str) -> str:
             [
                 look(method).title,
                 str(len(runs)),
-                str(min(run["by_size"][-1]["members"] for run in runs)),
+                "–" if method == "ntkgp" else str(min(len(run["by_size"]) for run in runs)),
                 interval(final(results, method, "error", scale).values()).shown(2, 100),
                 interval(final(results, method, "nll", scale).values()).shown(4),
                 interval(final(results, method, "ece", scale).values()).shown(2, 100),
@@ -103,6 +105,7 @@ def errors_figure(results: dict[str, Any], scale: str, stem: Path) -> Path:
         draw_band(right, CONFIDENCE_THRESHOLDS, percent, method)
     left.set(xlabel="ensemble size", ylabel=f"{inside} test error, %")
     right.set(xlabel="confidence threshold τ", ylabel=f"error on {inside} and {outside}, %")
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axis in (left, right):
         axis.set_ylim(bottom=0)
     left.legend(fontsize=7, title=band_meaning(repeats), title_fontsize=7)

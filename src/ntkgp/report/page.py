@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ class Part:
     section: Section
 
 
-def write_page(parts: list[Part], path: Path) -> None:
+def write_page(parts: list[Part], path: Path, notes: Sequence[str] = ()) -> None:
     """Write the page of these results; pictures are part of it."""
     body = [
         "<h1>Bayesian Deep Ensembles via the Neural Tangent Kernel: what was reproduced</h1>",
@@ -40,6 +41,7 @@ def write_page(parts: list[Part], path: Path) -> None:
         "numbers: a claim is undecided where its 95&nbsp;% confidence interval over repeats "
         "contains the limit. What ± is in a table is said below it.</p>",
         claims_table(parts),
+        *(f"<p>{html.escape(note)}</p>" for note in notes),
         *(section_html(part) for part in parts),
     ]
     text = (

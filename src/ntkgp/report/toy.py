@@ -294,4 +294,5 @@ def _panel(axis: Axes, results: dict[str, Any], mean: NDArray[Any], std: NDArray
 
 
 def _legend(axis: Axes) -> None:
-    axis.legend(fontsize=7, loc="upper center", ncols=2)
+    title = "bands: 95 % intervals, noise included"
+    axis.legend(fontsize=7, title=title, title_fontsize=7, loc="upper center", ncols=2)

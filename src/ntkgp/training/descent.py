@@ -178,7 +178,7 @@ def run_epochs(
     value at every step would cost a pass over all parameters. The arrays of `state` are overwritten.
     """
     run = _scanned_epochs if plan.scans else _looped_epochs
-    own = Own(draws, delta, state.theta, state.opt_state)
+    own = plan.spread(Own(draws, delta, state.theta, state.opt_state))
     theta, opt_state, losses = run(trainer, plan, learner, own, data, epoch, n_epochs)
     return state._replace(theta=theta, opt_state=opt_state), losses
 

@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ntkgp.layers.convolution import plain_convolution
 from ntkgp.networks import Network
 from ntkgp.typing import Params
 
+_SPREAD = PartitionSpec("members")
 PLANS = ("auto", "together", "sharded", "unrolled", "one by one")
 
 
@@ -39,10 +40,19 @@ class Plan:
         """Cut what is stacked over members into groups; sharded ones are filled up by repetition."""
         k = _count(stacked)
         if self.at_once >= k and k % self.devices == 0:
-            return [stacked]
+            return [self.spread(stacked)]
         rows = [range(start, min(start + self.at_once, k)) for start in range(0, k, self.at_once)]
         filled = [jnp.array([*r, *[r[-1]] * (-len(r) % self.devices)]) for r in rows]
-        return [jax.tree.map(lambda leaf, r=r: leaf[r], stacked) for r in filled]
+        return [self.spread(jax.tree.map(lambda leaf, r=r: leaf[r], stacked)) for r in filled]
+
+    def spread(self, stacked: Any) -> Any:
+        """The members of a group on the devices that they run on.
+
+        What a program returns is there; it is compiled anew for arguments that are elsewhere.
+        """
+        if self.devices == 1:
+            return stacked
+        return jax.device_put(stacked, NamedSharding(self._mesh(), _SPREAD))
 
     def join(self, groups: list[Any], k: int) -> Any:
         """The k members again, of what was cut by `groups`."""
@@ -60,11 +70,16 @@ class Plan:
         together = jax.vmap(f, in_axes=(0, None))
         if self.devices == 1:
             return together(stacked, shared)
-        mesh = Mesh(np.array(jax.local_devices()[: self.devices]), ("members",))
-        spread, same = PartitionSpec("members"), PartitionSpec()
         return jax.shard_map(
-            together, mesh=mesh, in_specs=(spread, same), out_specs=spread, check_vma=False
+            together,
+            mesh=self._mesh(),
+            in_specs=(_SPREAD, PartitionSpec()),
+            out_specs=_SPREAD,
+            check_vma=False,
         )(stacked, shared)
+
+    def _mesh(self) -> Mesh:
+        return Mesh(np.array(jax.local_devices()[: self.devices]), ("members",))
 
     def __str__(self) -> str:
         groups = "" if self.devices == 1 else f" on {self.devices} devices"
@@ -82,18 +97,19 @@ def choose_plan(
     if name not in PLANS:
         raise ValueError(f"plan must be one of {', '.join(PLANS)}; got {name!r}.")
     reason = "as asked for"
+    group = min(n_members, at_once or n_members)
     if name == "auto":
-        name, reason = _suited(net, n_members)
-    group = 1 if name == "one by one" else min(n_members, at_once or n_members)
+        name, reason = _suited(net, group)
+    group = 1 if name == "one by one" else group
     devices = min(jax.local_device_count(), group) if name == "sharded" else 1
     return Plan(name, group, reason, devices, loops_well(net))  # type: ignore[arg-type]
 
 
-def _suited(net: Network, n_members: int) -> tuple[str, str]:
+def _suited(net: Network, at_once: int) -> tuple[str, str]:
     if not batches_well(net):  # type: ignore[arg-type]
         return "one by one", "convolutions on the CPU are slow when batched"
     n_devices = jax.local_device_count()
-    if n_devices > 1 and n_members > 1:
+    if n_devices > 1 and at_once > 1:
         return "sharded", f"there are {n_devices} devices"
     return "together", "one program of batched matrix products"
 
