@@ -20,6 +20,9 @@ from ntkgp.report.claims import (
 from ntkgp.report.section import Section
 from ntkgp.report.style import NTKGP, band_meaning, draw_band, failures, look, save_figure, table
 
+FEWEST = 0.001
+"""Share of the rows on which an error still says something."""
+
 
 def report(results: dict[str, Any], stem: Path) -> Section:
     """Write the figure beside the results."""
@@ -71,23 +74,29 @@ def figure(results: dict[str, Any], stem: Path) -> Path:
     for method in methods(results):
         runs = runs_of(results, method)
         draw_band(axes[0], starts, by_window(results, method, "nll"), method)
-        minutes = [
-            [None if e is None else run["minutes"] * e for e in run["curve_errors"]] for run in runs
-        ]
-        draw_band(axes[1], thresholds, minutes, method)
+        draw_band(axes[1], thresholds, [minutes_above(run) for run in runs], method)
         kept = [[run["minutes"] * e for e in run["kept_errors"]] for run in runs]
         draw_band(axes[2], 100 * KEPT_SHARES, kept, method)
     axes[0].set(xlabel="first row of the test window, millions", ylabel="NLL")
     axes[1].set(
-        xlabel="precision threshold τ, 1 / variance of the standardised delay",
+        xlabel="precision threshold τ (delay of variance 1)",
         ylabel="RMSE above τ, minutes",
         xscale="log",
+        ylim=(0, None),
     )
-    axes[2].set(xlabel="most confident share kept, %", ylabel="RMSE, minutes")
+    axes[2].set(xlabel="most confident share kept, %", ylabel="RMSE, minutes", ylim=(0, None))
     axes[2].invert_xaxis()
     repeats = max((len(runs_of(results, method)) for method in methods(results)), default=0)
     axes[0].legend(fontsize=7, title=band_meaning(repeats), title_fontsize=7)
     return save_figure(drawn, stem)
+
+
+def minutes_above(run: dict[str, Any]) -> list[float | None]:
+    """RMSE above each precision, where enough rows are left."""
+    return [
+        run["minutes"] * error if error is not None and fraction >= FEWEST else None
+        for error, fraction in zip(run["curve_errors"], run["curve_fractions"], strict=True)
+    ]
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
@@ -162,7 +171,7 @@ def usable_thresholds(results: dict[str, Any]) -> list[int]:
     """Those that tell rows apart, and above which every method has one row in a thousand."""
     fractions = [_curves(results, name, "curve_fractions") for name in methods(results)]
     kept = np.array([run for own in fractions for run in own.values()])
-    told_apart = (kept.min(axis=0) >= 0.001) & (kept.min(axis=0) < 1)
+    told_apart = (kept.min(axis=0) >= FEWEST) & (kept.min(axis=0) < 1)
     return np.flatnonzero(told_apart).tolist()
 
 
