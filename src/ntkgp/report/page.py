@@ -37,7 +37,7 @@ def write_page(parts: list[Part], path: Path, notes: Sequence[str] = ()) -> None
     """Write the page of these results; pictures are part of it."""
     body = [
         "<h1>Bayesian Deep Ensembles via the Neural Tangent Kernel: what was reproduced</h1>",
-        "<p>Each claim of the paper beside what these runs measured. Verdicts follow from the "
+        "<p>The paper's claims beside what these runs measured. Verdicts follow from the "
         "numbers: a claim is undecided where its 95&nbsp;% confidence interval over repeats "
         "contains the limit. What ± is in a table is said below it.</p>",
         claims_table(parts),
@@ -78,7 +78,11 @@ def section_html(part: Part) -> str:
         f"<li>{html.escape(sentence)}</li>"
         for sentence in EXPERIMENTS[results["experiment"]].readings
     )
-    readings = f"<p>In every preset:</p>\n<ul>{readings}</ul>\n" if readings else ""
+    readings = (
+        f"<p>How the paper is read, or departed from, in every preset:</p>\n<ul>{readings}</ul>\n"
+        if readings
+        else ""
+    )
     departures = html.escape(", ".join(changed(results)) or "none")
     settings = ", ".join(f"{name} = {value}" for name, value in results["config"].items())
     maker = results["versions"] | results.get("machine", {})
