@@ -197,14 +197,14 @@ def working_bytes(net: LayeredNetwork, method: str, batch_size: int) -> dict[str
         return jax.grad(learner.loss)(theta, member, batch, len(batch.x))
 
     def gradient_and_delta(theta: Params, member: Member, batch: TrainingSet) -> Params:
-        fresh = None if kept.delta is None else learner.offset(member, batch.x)
-        return gradient(theta, member, batch._replace(delta=fresh))
+        return gradient(theta, member, batch._replace(delta=learner.offset(member, batch.x)))
 
     def temporary(f: Callable[..., Params]) -> int:
         program = jax.jit(f).lower(theta, member, kept).compile()
         return int(program.memory_analysis().temp_size_in_bytes)  # type: ignore[union-attr]
 
-    return {"kept": temporary(gradient), "fresh": temporary(gradient_and_delta)}
+    least = temporary(gradient)
+    return {"kept": least, "fresh": least if kept.delta is None else temporary(gradient_and_delta)}
 
 
 def parameter_sets(net: LayeredNetwork, method: str) -> Record:
