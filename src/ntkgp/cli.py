@@ -231,7 +231,8 @@ def _print_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -
         out.mkdir(parents=True, exist_ok=True)
         write_page(parts, out / "report.html", notes)
         print(f"page: {out / 'report.html'}")
-    print("\n".join(notes))
+    for note in notes:
+        print(note)
 
 
 def override(config: Any, settings: Sequence[str]) -> Any:

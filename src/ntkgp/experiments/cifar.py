@@ -39,6 +39,7 @@ class CifarConfig(ImagesConfig):
     last_rate: float = 0.0002
     crop_pad: int = 4
     """Pixels by which random crops move an image, at the most; 0 for no crops and no flips."""
+    may_be_zero = (*ImagesConfig.may_be_zero, "warmup_epochs", "crop_pad")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,9 +82,11 @@ class ImagesConfig:
     """Training and validation images at the most, drawn at random."""
     max_test: int = 1_000_000
     """Test images, and images from elsewhere, at the most: the first ones."""
+    may_be_zero: ClassVar[tuple[str, ...]] = ("weight_decay", "b_std")
+    """Fields; other numbers must be above 0."""
 
     def __post_init__(self) -> None:
-        check(self, may_be_zero=("weight_decay", "b_std", "crop_pad", "warmup_epochs"))
+        check(self, may_be_zero=self.may_be_zero)
         check_known("target_scales", self.target_scales, SCALES)
         check_known("standardise", [self.standardise], ("all", "each"))
         if self.validation_fraction >= 1:

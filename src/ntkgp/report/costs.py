@@ -5,7 +5,7 @@ from typing import Any
 
 from ntkgp.report.claims import Claim, all_of, below, certain, interval
 from ntkgp.report.section import Section
-from ntkgp.report.style import NTKGP, look, table
+from ntkgp.report.style import NTKGP, by_method, look, table
 
 PAPER_SETS = {  # Table 2: parameter sets to store while training, and after
     "deep-ensemble": (1, 1),
@@ -76,12 +76,11 @@ def negligible(run: dict[str, Any]) -> Claim | None:
         )
         for name in NTKGP
     }
-    shown = ", ".join(f"{look(n).title} {o.shown(1, 100)} %" for n, o in overheads.items())
     return Claim(
         "Appendix G",
         "with δ computed once, NTKGP costs negligibly more than deep ensembles (verdict: less than "
         "10 % a step, turn by turn)",
-        f"{run['network']}: {shown}",
+        f"{run['network']}, in %: {by_method(overheads, 1, 100)}",
         all_of(*(below(overhead, NEGLIGIBLE) for overhead in overheads.values())),
     )
 

@@ -18,7 +18,16 @@ from ntkgp.report.claims import (
     interval,
 )
 from ntkgp.report.section import Section
-from ntkgp.report.style import NTKGP, band_meaning, draw_band, failures, look, save_figure, table
+from ntkgp.report.style import (
+    NTKGP,
+    band_meaning,
+    by_method,
+    draw_band,
+    failures,
+    look,
+    save_figure,
+    table,
+)
 
 FEWEST = 0.001
 """Share of the rows on which an error still says something."""
@@ -111,10 +120,6 @@ def in_window(results: dict[str, Any], method: str, window: int) -> Scores:
     return {run["repeat"]: run["windows"][window]["nll"] for run in runs_of(results, method)}
 
 
-def _shown(gaps: dict[str, Interval]) -> str:
-    return ", ".join(f"{look(name).title} {gap.shown(3)}" for name, gap in gaps.items())
-
-
 def unshifted(results: dict[str, Any]) -> Claim:
     theirs = in_window(results, "deep-ensemble", 0)
     gaps = {name: difference(in_window(results, name, 0), theirs) for name in NTKGP}
@@ -122,7 +127,7 @@ def unshifted(results: dict[str, Any]) -> Claim:
         "Figure 2, left",
         "with little shift NTKGP is slightly worse than deep ensembles (verdict: higher NLL in the "
         "first window)",
-        f"NLL less that of deep ensembles: {_shown(gaps)}",
+        f"NLL less that of deep ensembles: {by_method(gaps, 3)}",
         all_of(*(above(gap) for gap in gaps.values())),
     )
 
@@ -162,7 +167,7 @@ def graceful(results: dict[str, Any]) -> Claim:
     return Claim(
         "Figure 2, left",
         "NTKGP fails more gracefully: its NLL rises less from the first window to the worst",
-        f"rise of the NLL: {_shown(values)}",
+        f"rise of the NLL: {by_method(values, 3)}",
         all_of(*(below(gap) for gap in gaps.values())),
     )
 
@@ -215,7 +220,7 @@ def magnified(results: dict[str, Any]) -> Claim:
         "Figure 2, right",
         "the contrast is magnified for more confident predictions (verdict: error of deep ensembles "
         "less that of NTKGP, larger at the highest precision threshold than at the lowest)",
-        f"grows by, in standard deviations of the delay: {_shown(gaps)}",
+        f"grows by, in standard deviations of the delay: {by_method(gaps, 3)}",
         all_of(*(above(gap) for gap in gaps.values())),
     )
 

@@ -15,7 +15,7 @@ from ntkgp.report.claims import (
     interval,
 )
 from ntkgp.report.image_scores import AT_CONFIDENCE, error_at, final, mean_entropy, runs_of
-from ntkgp.report.style import NTKGP, look
+from ntkgp.report.style import NTKGP, by_method, look
 
 BASELINES = ("deep-ensemble", "rp-param", "rp-fn")
 
@@ -107,14 +107,12 @@ def entropies_outside(results: dict[str, Any]) -> Claim | None:
         return None
     means = {name: mean_entropy(results, name, "outside") for name in (*BASELINES, *NTKGP)}
     found = against_baselines(means.__getitem__)
-    values = ", ".join(
-        f"{look(name).title} {interval(scores.values()).shown(2)}" for name, scores in means.items()
-    )
+    intervals = {name: interval(scores.values()) for name, scores in means.items()}
     return Claim(
         where(results, "Figure 4"),
         "NTKGP predictions are more conservative on images from elsewhere (verdict: mean entropy "
         "above that of every baseline)",
-        f"mean entropy in nats: {values}",
+        f"mean entropy in nats: {by_method(intervals, 2)}",
         all_of(*(above(gap) for gap in found.values())),
     )
 

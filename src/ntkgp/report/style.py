@@ -1,6 +1,6 @@
 """One look for all figures and tables: readable in print and by colour-blind eyes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntkgp.report.claims import interval
+from ntkgp.report.claims import Interval, interval
 from ntkgp.writing import replacing
 
 # Okabe and Ito's palette, distinguishable with any colour vision and in grey.
@@ -45,6 +45,13 @@ NTKGP = ("ntkgp-param", "ntkgp-fn")
 def look(method: str) -> Look:
     """That of a method, known here or not."""
     return LOOKS.get(method, Look(method, "0.5", ":", "x"))
+
+
+def by_method(values: Mapping[str, Interval], digits: int, factor: int = 1) -> str:
+    """One number for each method, in a line."""
+    return ", ".join(
+        f"{look(m).title} {value.shown(digits, factor)}" for m, value in values.items()
+    )
 
 
 def draw_band(

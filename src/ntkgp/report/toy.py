@@ -22,7 +22,7 @@ from ntkgp.report.claims import (
 )
 from ntkgp.report.closeness import Closeness, closeness, shown
 from ntkgp.report.section import Section
-from ntkgp.report.style import BLUE, GREEN, RED, failures, look, save_figure, table
+from ntkgp.report.style import BLUE, GREEN, RED, by_method, failures, look, save_figure, table
 
 DRAWN = ("deep-ensemble", "rp-param", "ntkgp-param")
 """The ensembles of the paper's figure."""
@@ -82,12 +82,11 @@ def similar_means(results: dict[str, Any]) -> Claim:
         method: interval(mean_errors(results, method).values())
         for method in ("ntkgp-param", "rp-param")
     }
-    shown = ", ".join(f"{look(method).title} {error.shown(2)}" for method, error in errors.items())
     return Claim(
         "Figure 1",
         "NTKGP-param and RP-param have means similar to the analytic NTKGP posterior's (verdict: "
         "within one of its standard deviations, root mean square)",
-        f"in its standard deviations: {shown}",
+        f"in its standard deviations: {by_method(errors, 2)}",
         all_of(*(below(error, 1.0) for error in errors.values())),
     )
 
@@ -130,12 +129,11 @@ def more_confident(results: dict[str, Any], measured: dict[str, list[Closeness]]
         method: interval([c.std_ratio_outside for c in measured[method]])
         for method in ("deep-ensemble", "rp-param")
     }
-    shown = ", ".join(f"{look(method).title} {ratio.shown(2)}" for method, ratio in ratios.items())
     return Claim(
         "Figure 1",
         "the analytic NNGP and the other ensembles are more confident than the NTKGP posterior away "
         "from the data",
-        f"ratio of standard deviations outside the data: NNGP {nngp:.2f}, {shown}",
+        f"ratio of standard deviations outside the data: NNGP {nngp:.2f}, {by_method(ratios, 2)}",
         all_of(certain(nngp < 1), *(below(ratio, 1.0) for ratio in ratios.values())),
     )
 
