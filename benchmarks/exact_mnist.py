@@ -19,9 +19,9 @@ import numpy as np
 
 from common import best_seconds, table
 from ntkgp.experiments import mnist, results
-from ntkgp.panels import Panel
-from ntkgp.solvers import Cholesky, CholeskyInverse
-from ntkgp.training_kernel import TrainingKernel
+from ntkgp.kernels.panels import Panel
+from ntkgp.kernels.solvers import Cholesky, CholeskyInverse
+from ntkgp.kernels.training_kernel import TrainingKernel
 
 
 @dataclass(frozen=True, eq=False)

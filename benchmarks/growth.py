@@ -25,7 +25,7 @@ def measure(solver: str, n: int) -> dict[str, Any]:
     """Seconds of conditioning on n rows and of 500 means and variances; peak memory beyond idle."""
     import ntkgp
     from common import peak_gib
-    from ntkgp.layers import Relu
+    from ntkgp.networks.layers import Relu
 
     rng = np.random.default_rng(0)
     x = rng.random((n, 50))

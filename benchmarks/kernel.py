@@ -12,8 +12,8 @@ import numpy as np
 
 import ntkgp
 from common import best_seconds, main
-from ntkgp.kernels import precision
-from ntkgp.layers import Relu
+from ntkgp.core.arrays import precision
+from ntkgp.networks.layers import Relu
 
 N, DEPTH, W_STD, B_STD = 4096, 2, 2**0.5, 0.05
 

@@ -19,7 +19,7 @@ import torch
 import ntkgp
 from common import best_seconds, main
 from ntkgp.experiments.costs import Epochs
-from ntkgp.layers import Relu
+from ntkgp.networks.layers import Relu
 
 BATCH, LEARNING_RATE, NOISE_STD = 100, 1e-3, 0.1
 

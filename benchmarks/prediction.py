@@ -11,7 +11,7 @@ import optax
 
 import ntkgp
 from common import best_seconds, main
-from ntkgp.layers import Relu
+from ntkgp.networks.layers import Relu
 
 N_TRAIN, N_MANY = 2000, 50_000
 

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import ntkgp
 from common import main
-from ntkgp.training.choice import decaying_adam
+from ntkgp.ensembles.trainers.default import decaying_adam
 
 MEMBERS = 10
 

@@ -21,9 +21,9 @@ import numpy as np
 import optax
 
 from ntkgp import METHODS, GaussNewton, fit
+from ntkgp.ensembles.member import Baselearner, TrainingSet
+from ntkgp.ensembles.training import Data, draw_members, offsets
 from ntkgp.experiments import results, toy
-from ntkgp.member import Baselearner, TrainingSet
-from ntkgp.training.common import Data, draw_members, offsets
 
 CONFIG = replace(toy.PRESETS["paper"], repeats=1)
 

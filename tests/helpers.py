@@ -9,7 +9,8 @@ import pytest
 from jax.tree_util import tree_leaves_with_path as leaves_with_path
 
 from ntkgp import LayeredNetwork, adapters, mlp
-from ntkgp.layers import (
+from ntkgp.ensembles.member import TrainingSet
+from ntkgp.networks.layers import (
     Abs,
     AvgPool,
     Conv,
@@ -24,7 +25,6 @@ from ntkgp.layers import (
     Residual,
     Sin,
 )
-from ntkgp.member import TrainingSet
 
 ACTIVATIONS = [Relu(), LeakyRelu(0.1), Abs(), Erf(), Gelu(), Sin()]
 

@@ -72,25 +72,25 @@ def test_there_are_references_to_check(name):
     [
         "src/ntkgp/nowhere.py::Posterior",
         "src/ntkgp::Posterior",
-        "src/ntkgp/posterior.py::Posteriors",
-        "src/ntkgp/posterior.py::Posterior.predicts",
-        "src/ntkgp/posterior.py::predict",  # a method, not a function
-        "src/ntkgp/posterior.py::Law.predict",  # of another class
-        "src/ntkgp/posterior.py::check_inputs",  # imported, not defined
-        "tests/test_posterior.py::test_proposition_3",
+        "src/ntkgp/laws/exact.py::Posteriors",
+        "src/ntkgp/laws/exact.py::Posterior.predicts",
+        "src/ntkgp/laws/exact.py::predict",  # a method, not a function
+        "src/ntkgp/laws/table.py::Law.predict",  # of another class
+        "src/ntkgp/laws/exact.py::check_inputs",  # imported, not defined
+        "tests/laws/test_exact.py::test_proposition_3",
     ],
 )
 def test_a_made_up_reference_is_reported(reference):
-    true = "src/ntkgp/posterior.py::Posterior.predict"
+    true = "src/ntkgp/laws/exact.py::Posterior.predict"
     assert missing_references(f"see `{true}` and `{reference}`.") == [reference]
 
 
 def test_all_kinds_of_definition_are_found():
     """A constant, a field, a property and a parametrised test, with or without its parameter."""
     text = """
-    `src/ntkgp/posterior.py::LAWS`, `src/ntkgp/posterior.py::Law.prior`,
-    `src/ntkgp/posterior.py::Law.is_posterior`,
-    `tests/test_posterior.py::test_proposition_2[0.3-erf]`
+    `src/ntkgp/laws/table.py::LAWS`, `src/ntkgp/laws/table.py::Law.prior`,
+    `src/ntkgp/laws/table.py::Law.is_posterior`,
+    `tests/laws/test_exact.py::test_proposition_2[0.3-erf]`
     """
     assert len(REFERENCE.findall(text)) == 4
     assert not missing_references(text)

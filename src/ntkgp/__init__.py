@@ -4,37 +4,37 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-from ntkgp import adapters as adapters
 from ntkgp import data as data
-from ntkgp import layers as layers
-from ntkgp import metrics as metrics
-from ntkgp.compilation import keep_compiled as keep_compiled
-from ntkgp.distributions import Mixture as Mixture
-from ntkgp.distributions import Normal as Normal
-from ntkgp.empirical import empirical_ntk as empirical_ntk
-from ntkgp.ensemble import Ensemble as Ensemble
-from ntkgp.ensemble import MemberFailure as MemberFailure
-from ntkgp.ensemble import fit as fit
-from ntkgp.kernels import kernel_matrices as kernel_matrices
-from ntkgp.kernels import nngp as nngp
-from ntkgp.kernels import ntk as ntk
-from ntkgp.linalg import NotPositiveDefinite as NotPositiveDefinite
-from ntkgp.memory import NotEnoughMemory as NotEnoughMemory
-from ntkgp.methods import METHODS as METHODS
-from ntkgp.methods import Method as Method
-from ntkgp.networks import LayeredNetwork as LayeredNetwork
-from ntkgp.networks import Network as Network
-from ntkgp.networks import mlp as mlp
-from ntkgp.networks import myrtle as myrtle
-from ntkgp.posterior import LAWS as LAWS
-from ntkgp.posterior import Law as Law
-from ntkgp.posterior import Posterior as Posterior
-from ntkgp.solvers import Cholesky as Cholesky
-from ntkgp.solvers import ConjugateGradients as ConjugateGradients
-from ntkgp.solvers import NotConverged as NotConverged
-from ntkgp.solvers import Refined as Refined
-from ntkgp.training import Descent as Descent
-from ntkgp.training import GaussNewton as GaussNewton
+from ntkgp.core.compilation import keep_compiled as keep_compiled
+from ntkgp.core.memory import NotEnoughMemory as NotEnoughMemory
+from ntkgp.ensembles.ensemble import Ensemble as Ensemble
+from ntkgp.ensembles.ensemble import MemberFailure as MemberFailure
+from ntkgp.ensembles.ensemble import fit as fit
+from ntkgp.ensembles.methods import METHODS as METHODS
+from ntkgp.ensembles.methods import Method as Method
+from ntkgp.ensembles.trainers import Descent as Descent
+from ntkgp.ensembles.trainers import GaussNewton as GaussNewton
+from ntkgp.kernels.empirical import empirical_ntk as empirical_ntk
+from ntkgp.kernels.linalg import NotPositiveDefinite as NotPositiveDefinite
+from ntkgp.kernels.matrices import kernel_matrices as kernel_matrices
+from ntkgp.kernels.matrices import nngp as nngp
+from ntkgp.kernels.matrices import ntk as ntk
+from ntkgp.kernels.solvers import Cholesky as Cholesky
+from ntkgp.kernels.solvers import ConjugateGradients as ConjugateGradients
+from ntkgp.kernels.solvers import NotConverged as NotConverged
+from ntkgp.kernels.solvers import Refined as Refined
+from ntkgp.laws.exact import Posterior as Posterior
+from ntkgp.laws.table import LAWS as LAWS
+from ntkgp.laws.table import Law as Law
+from ntkgp.networks import adapters as adapters
+from ntkgp.networks import layers as layers
+from ntkgp.networks.layered import LayeredNetwork as LayeredNetwork
+from ntkgp.networks.protocol import Network as Network
+from ntkgp.networks.ready_made import mlp as mlp
+from ntkgp.networks.ready_made import myrtle as myrtle
+from ntkgp.predictive import metrics as metrics
+from ntkgp.predictive.distributions import Mixture as Mixture
+from ntkgp.predictive.distributions import Normal as Normal
 
 _WITH_SCIKIT_LEARN = (
     "EnsembleRegressor",

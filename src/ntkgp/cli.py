@@ -13,10 +13,10 @@ from typing import Any
 import jax
 
 import ntkgp
+from ntkgp.core.memory import NotEnoughMemory
 from ntkgp.data import commands as data_commands
 from ntkgp.experiments import catalogue, results
 from ntkgp.experiments.catalogue import EXPERIMENTS
-from ntkgp.memory import NotEnoughMemory
 
 EXPECTED = (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory, FloatingPointError)
 """Errors that are about what the user gave, or has, and say so in words."""

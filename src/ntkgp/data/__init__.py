@@ -1,6 +1,6 @@
 """Data sets: one loader per file, one table of all of them in `ntkgp.data.sets`."""
 
-from ntkgp.data.cache import cache_dir as cache_dir
+from ntkgp.core.files import cache_dir as cache_dir
 from ntkgp.data.dataset import Dataset as Dataset
 from ntkgp.data.dataset import Fold as Fold
 from ntkgp.data.dataset import Split as Split

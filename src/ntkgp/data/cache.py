@@ -1,7 +1,5 @@
 """The cache directory and its files: .npz, read without running code, written whole or not at all."""
 
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from ntkgp.writing import replacing
+from ntkgp.core.files import replacing
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -20,19 +18,6 @@ Form = tuple[str, tuple[int | str, ...]]
 
 class Unreadable(ValueError):
     """A file in the cache directory is damaged, or something else than its name says."""
-
-
-def cache_dir() -> Path:
-    """Where data sets are kept: NTKGP_DATA, else `ntkgp` in the platform's directory for caches."""
-    if chosen := os.environ.get("NTKGP_DATA"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "ntkgp"
 
 
 def write(path: Path, arrays: Arrays) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ntkgp.data.cache import Unreadable, cache_dir
+from ntkgp.core.files import cache_dir
+from ntkgp.data.cache import Unreadable
 from ntkgp.data.sets import SETS, cached, check, get
 from ntkgp.data.stored import BuiltIn
 

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from ntkgp.core.files import cache_dir
 from ntkgp.data import cache, cifar10, digits, flights, letters, mnist, notmnist, svhn, toy, uci
 from ntkgp.data.dataset import Dataset
 from ntkgp.data.download import fetch
@@ -56,15 +57,15 @@ def get(name: str, source: str | Path | None = None, *, say: Say = print) -> Pat
         return there
     if not entry.downloads:
         raise FileNotFoundError(
-            f"{name} is not in {cache.cache_dir()}, and there is no address to download it from whose "
+            f"{name} is not in {cache_dir()}, and there is no address to download it from whose "
             f"checksum is known. {instructions(name, entry)}"
         )
-    folder = cache.cache_dir() / f"{entry.files[0]}.downloads"
+    folder = cache_dir() / f"{entry.files[0]}.downloads"
     try:
         fetch(entry.downloads, folder)
     except (OSError, ModuleNotFoundError) as error:
         raise type(error)(
-            f"{name} is not in {cache.cache_dir()}: {error}. Or put it there by hand. "
+            f"{name} is not in {cache_dir()}: {error}. Or put it there by hand. "
             f"{instructions(name, entry)}"
         ) from error
     path = make(name, entry, folder, say)
@@ -80,14 +81,14 @@ def make(name: str, entry: Stored, source: Path, say: Say) -> Path:
         raise FileNotFoundError(f"{error} {instructions(name, entry)}") from error
     if reason := cache.misfit(arrays, entry.forms):
         raise ValueError(f"the files in {source} are not those of {name}: {reason}.")
-    path = cache.cache_dir() / entry.files[0]
+    path = cache_dir() / entry.files[0]
     cache.write(path, arrays)
     return path
 
 
 def cached(entry: Stored) -> Path | None:
     """The file of a set, if it is in the cache directory."""
-    paths = (cache.cache_dir() / file for file in entry.files)
+    paths = (cache_dir() / file for file in entry.files)
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -109,7 +110,7 @@ def check(name: str) -> list[Fact]:
         return []
     path = cached(entry)
     if path is None:
-        raise FileNotFoundError(f"{name} is not in {cache.cache_dir()}: there is nothing to check.")
+        raise FileNotFoundError(f"{name} is not in {cache_dir()}: there is nothing to check.")
     return list(entry.facts(read(name, entry, path)))
 
 

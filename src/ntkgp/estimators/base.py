@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ntkgp.estimators.preparation import Scaler, candidates, check_counts, seed_of
-from ntkgp.networks import Network
+from ntkgp.networks.protocol import Network
 
 _OPTIONS: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
 _NAMED = re.compile(r"\b(X|y|[Ii]nput|feature names)\b")

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from ntkgp.calibration import (
+from ntkgp.estimators.base import TableEstimator
+from ntkgp.estimators.calibration import (
     base_target_scale,
     best_temperature,
     mean_probabilities,
     member_probabilities,
 )
-from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import holdout
 
 Model = TypeVar("Model")

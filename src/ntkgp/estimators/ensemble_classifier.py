@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.calibration import initial_second_moment
-from ntkgp.ensemble import Ensemble
+from ntkgp.ensembles.ensemble import Ensemble
+from ntkgp.ensembles.methods import get_method
+from ntkgp.ensembles.trainers import Trainer
+from ntkgp.estimators.calibration import initial_second_moment
 from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.ensembles import EnsembleEstimator
-from ntkgp.methods import get_method
-from ntkgp.training import Trainer
 
 
 class EnsembleClassifier(Classifier, EnsembleEstimator):

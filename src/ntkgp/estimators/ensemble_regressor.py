@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.calibration import best_noise_std
-from ntkgp.distributions import Mixture, Normal
+from ntkgp.ensembles.methods import get_method
+from ntkgp.ensembles.trainers import Descent, Trainer
+from ntkgp.estimators.calibration import best_noise_std
 from ntkgp.estimators.ensembles import EnsembleEstimator
 from ntkgp.estimators.preparation import choose, holdout
 from ntkgp.estimators.regression import Joint, Regressor
-from ntkgp.methods import get_method
-from ntkgp.posterior import get_law
-from ntkgp.training import Descent, Trainer
+from ntkgp.laws.table import get_law
+from ntkgp.predictive.distributions import Mixture, Normal
 
 _ENOUGH_ROWS = 20  # held out, for a noise below that of training
 

@@ -4,13 +4,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ntkgp.ensemble import Ensemble, fit
+from ntkgp.ensembles.ensemble import Ensemble, fit
+from ntkgp.ensembles.methods import get_method
+from ntkgp.ensembles.trainers import Trainer
+from ntkgp.ensembles.trainers.default import decaying_adam
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import check_counts
-from ntkgp.methods import get_method
-from ntkgp.networks import Network
-from ntkgp.training import Trainer
-from ntkgp.training.choice import decaying_adam
+from ntkgp.networks.protocol import Network
 
 
 class EnsembleEstimator(TableEstimator):

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from ntkgp import __version__
+from ntkgp.core.files import replacing
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.ensemble_classifier import EnsembleClassifier
 from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
 from ntkgp.estimators.gp_classifier import GPClassifier
 from ntkgp.estimators.gp_regressor import GPRegressor
 from ntkgp.estimators.preparation import Scaler, users_network
-from ntkgp.networks import LayeredNetwork, Network
-from ntkgp.serialization import NetworkNeeded, Packed, pack, unpack
-from ntkgp.writing import replacing
+from ntkgp.estimators.serialization import NetworkNeeded, Packed, pack, unpack
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.protocol import Network
 
 FORMAT = 1
 _MODEL = "model.json"

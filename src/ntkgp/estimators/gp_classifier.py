@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.calibration import mean_prior_var
+from ntkgp.estimators.calibration import mean_prior_var
 from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.preparation import with_kernel
-from ntkgp.networks import Network
-from ntkgp.posterior import Posterior, get_law
-from ntkgp.solvers import Cholesky, Solver
+from ntkgp.kernels.solvers import Cholesky, Solver
+from ntkgp.laws.exact import Posterior
+from ntkgp.laws.table import get_law
+from ntkgp.networks.protocol import Network
 
 
 class GPClassifier(Classifier):

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.distributions import Normal
 from ntkgp.estimators.preparation import choose, with_kernel
 from ntkgp.estimators.regression import Joint, Regressor
-from ntkgp.networks import Network
-from ntkgp.posterior import Posterior, get_law
-from ntkgp.solvers import Cholesky, Solver
+from ntkgp.kernels.solvers import Cholesky, Solver
+from ntkgp.laws.exact import Posterior
+from ntkgp.laws.table import get_law
+from ntkgp.networks.protocol import Network
+from ntkgp.predictive.distributions import Normal
 
 
 class GPRegressor(Regressor):

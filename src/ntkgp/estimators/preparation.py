@@ -7,16 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from ntkgp.evidence import (
+from ntkgp.kernels.matrices import Which
+from ntkgp.laws.evidence import (
     Evidence,
     best_noise_and_scale,
     has_cheap_kernel,
     training_kernel,
 )
-from ntkgp.kernels import Which
-from ntkgp.layers import Erf, Gelu, Relu
-from ntkgp.layers.activation import Activation
-from ntkgp.networks import LayeredNetwork, Network, mlp
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.layers import Erf, Gelu, Relu
+from ntkgp.networks.layers.activation import Activation
+from ntkgp.networks.protocol import Network
+from ntkgp.networks.ready_made import mlp
 
 
 class Prior(NamedTuple):

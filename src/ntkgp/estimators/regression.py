@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from ntkgp.distributions import Normal
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import Scaler, seed_of
+from ntkgp.predictive.distributions import Normal
 
 
 class Joint(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import fields
 from math import isfinite
 from typing import Any
 
-from ntkgp.methods import METHODS
+from ntkgp.ensembles.methods import METHODS
 
 
 def check(config: Any, *, may_be_zero: Collection[str] = ()) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ntkgp.data import Split, load
+from ntkgp.ensembles.trainers import Descent, RandomCropsAndFlips, Trainer
 from ntkgp.experiments.checks import check_known
 from ntkgp.experiments.images import ImagesConfig, run_images
-from ntkgp.networks import LayeredNetwork, myrtle
-from ntkgp.training import Descent, RandomCropsAndFlips, Trainer
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.ready_made import myrtle
 
 if TYPE_CHECKING:
     import optax

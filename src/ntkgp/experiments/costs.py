@@ -10,19 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ntkgp.ensemble import Ensemble, fit
+from ntkgp.core.typing import Params
+from ntkgp.ensembles.ensemble import Ensemble, fit
+from ntkgp.ensembles.member import Baselearner, Member, TrainingSet
+from ntkgp.ensembles.methods import COMPARED, METHODS
+from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise
+from ntkgp.ensembles.plans import choose_plan
+from ntkgp.ensembles.trainers import Descent, descent
+from ntkgp.ensembles.training import Data, draw_members, offsets
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
-from ntkgp.layers import Relu
-from ntkgp.member import Baselearner, Member, TrainingSet
-from ntkgp.methods import COMPARED, METHODS
-from ntkgp.networks import LayeredNetwork, mlp, myrtle
-from ntkgp.noise import ConstantNoise, LearnedNoise
-from ntkgp.training import Descent, descent
-from ntkgp.training.common import Data, draw_members, offsets
-from ntkgp.training.plans import choose_plan
-from ntkgp.typing import Params
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.layers import Relu
+from ntkgp.networks.ready_made import mlp, myrtle
 
 DEPTHS = {"mlp": (2, 8), "myrtle": (10, 5)}
 """Of the networks of the MNIST and CIFAR-10 experiments, and another to compare memory with."""

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp import metrics
 from ntkgp.data import Split, complete_rows, load
-from ntkgp.distributions import Normal
-from ntkgp.ensemble import fit
+from ntkgp.ensembles.ensemble import fit
+from ntkgp.ensembles.methods import COMPARED, METHODS
+from ntkgp.ensembles.trainers import Descent
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check
 from ntkgp.experiments.results import Mark, Record
-from ntkgp.layers import Relu
-from ntkgp.methods import COMPARED, METHODS
-from ntkgp.networks import mlp
-from ntkgp.training import Descent
+from ntkgp.networks.layers import Relu
+from ntkgp.networks.ready_made import mlp
+from ntkgp.predictive import metrics
+from ntkgp.predictive.distributions import Normal
 
 KEPT_SHARES = np.arange(100, 0, -1) / 100
 """Of the error on the most confident share of the rows."""

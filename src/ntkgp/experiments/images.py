@@ -11,26 +11,27 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp import metrics
-from ntkgp.calibration import (
+from ntkgp.core.memory import NotEnoughMemory, peak_bytes
+from ntkgp.data import Split
+from ntkgp.ensembles.ensemble import Ensemble, fit
+from ntkgp.ensembles.methods import COMPARED, METHODS
+from ntkgp.ensembles.trainers import Trainer
+from ntkgp.estimators.calibration import (
     base_target_scale,
     best_temperature,
     initial_second_moment,
     mean_prior_var,
     mean_probabilities,
 )
-from ntkgp.data import Split
-from ntkgp.ensemble import Ensemble, fit
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
-from ntkgp.kernels import ntk
-from ntkgp.memory import NotEnoughMemory, peak_bytes
-from ntkgp.methods import COMPARED, METHODS
-from ntkgp.networks import LayeredNetwork
-from ntkgp.posterior import Posterior, get_law
-from ntkgp.solvers import Cholesky, Solver
-from ntkgp.training import Trainer
+from ntkgp.kernels.matrices import ntk
+from ntkgp.kernels.solvers import Cholesky, Solver
+from ntkgp.laws.exact import Posterior
+from ntkgp.laws.table import get_law
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.predictive import metrics
 
 SCALES = ("matched", "fixed")
 """κ by each method's own second moment at initialisation, or that of the NTK for all (Appendix H)."""

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
-from ntkgp.kernels import kernel_matrix
-from ntkgp.layers import Erf, Gelu, Relu
-from ntkgp.networks import LayeredNetwork, mlp, myrtle
-from ntkgp.posterior import Posterior
+from ntkgp.kernels.matrices import kernel_matrix
+from ntkgp.laws.exact import Posterior
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.layers import Erf, Gelu, Relu
+from ntkgp.networks.ready_made import mlp, myrtle
 
 NETWORKS: dict[str, Callable[[], LayeredNetwork]] = {
     "erf-2": lambda: mlp(10, activation=Erf(), depth=2, w_std=1.5, b_std=0.05),

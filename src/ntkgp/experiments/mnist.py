@@ -8,11 +8,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ntkgp.data import Split, load
+from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.experiments.images import EXACT, ImagesConfig, run_images
-from ntkgp.layers import Relu
-from ntkgp.networks import LayeredNetwork, mlp
-from ntkgp.solvers import Solver
-from ntkgp.training import Descent, Trainer
+from ntkgp.kernels.solvers import Solver
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.layers import Relu
+from ntkgp.networks.ready_made import mlp
 
 
 @dataclass(frozen=True)

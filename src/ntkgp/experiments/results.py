@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from numpy.typing import NDArray
 
-from ntkgp.writing import replacing
+from ntkgp.core.files import replacing
 
 Mark = dict[str, Any]
 """What says which run of an experiment a record is: its method, its seed and the like."""

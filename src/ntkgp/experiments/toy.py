@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.data import make_toy
-from ntkgp.ensemble import fit
+from ntkgp.ensembles.ensemble import fit
+from ntkgp.ensembles.methods import METHODS
+from ntkgp.ensembles.trainers import Descent, GaussNewton, Trainer
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record, rounded
-from ntkgp.methods import METHODS
-from ntkgp.networks import LayeredNetwork, mlp
-from ntkgp.posterior import LAWS, Posterior
-from ntkgp.training import Descent, GaussNewton, Trainer
+from ntkgp.laws.exact import Posterior
+from ntkgp.laws.table import LAWS
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.ready_made import mlp
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ntkgp.data import load
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
-from ntkgp.metrics import gaussian_nll, rmse
+from ntkgp.predictive.metrics import gaussian_nll, rmse
 
 PUBLISHED = {  # deep ensembles of Lakshminarayanan et al. (2017): NLL, RMSE
     "bostonHousing": (2.41, 3.28),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ntkgp.ensemble import fit
+from ntkgp.ensembles.ensemble import fit
+from ntkgp.ensembles.methods import METHODS
 from ntkgp.experiments import results, toy
 from ntkgp.experiments.checks import check
 from ntkgp.experiments.results import Mark, Record
-from ntkgp.methods import METHODS
 
 
 @dataclass(frozen=True)

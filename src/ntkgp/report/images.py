@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from ntkgp.metrics.curves import CONFIDENCE_THRESHOLDS
+from ntkgp.predictive.metrics.curves import CONFIDENCE_THRESHOLDS
 from ntkgp.report.claims import interval
 from ntkgp.report.image_claims import claims, unjudged
 from ntkgp.report.image_scores import AT_CONFIDENCE, NAMES, error_at, final, runs_of

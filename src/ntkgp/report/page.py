@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ntkgp.core.files import replacing
 from ntkgp.experiments.catalogue import EXPERIMENTS, module
 from ntkgp.report.section import Section
-from ntkgp.writing import replacing
 
 STYLE = """
 body { font: 16px/1.45 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem }

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from ntkgp.core.files import replacing
 from ntkgp.report.claims import Interval, interval
-from ntkgp.writing import replacing
 
 # Okabe and Ito's palette, distinguishable with any colour vision and in grey.
 BLUE, RED, GREEN, ORANGE = "#0072b2", "#d55e00", "#009e73", "#e69f00"

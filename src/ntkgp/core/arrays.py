@@ -1,0 +1,50 @@
+"""Arrays of numbers: checked where they come in, computed in one precision, cut into batches of rows."""
+
+from contextlib import AbstractContextManager, nullcontext
+from math import ceil
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ntkgp.core.typing import Shape
+
+
+def precision(dtype: DTypeLike) -> AbstractContextManager[Any]:
+    """A scope in which JAX computes in this dtype; the user's own flag is untouched outside it."""
+    return jax.enable_x64(True) if np.dtype(dtype) == np.float64 else nullcontext()
+
+
+def check_inputs(
+    name: str, x: ArrayLike, input_shape: Shape, dtype: DTypeLike | None = None
+) -> NDArray[Any]:
+    """Inputs as a finite float array (n, *input_shape), or an error in words."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be an array of numbers; got dtype {array.dtype}.")
+    if array.ndim != 1 + len(input_shape) or array.shape[1:] != input_shape:
+        expected = ", ".join(["n", *map(str, input_shape)])
+        raise ValueError(
+            f"{name} must have shape ({expected}) for this network; got {array.shape}."
+        )
+    if not len(array):
+        raise ValueError(f"{name} has no rows; at least one input is needed.")
+    kind = np.dtype(dtype) if dtype is not None else array.dtype
+    if dtype is not None and kind not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64; got {kind}.")
+    kind = kind if kind in (np.float32, np.float64) else np.dtype(np.float64)
+    if not np.isfinite(array).all():
+        row = int(np.argwhere(~np.isfinite(array.reshape(len(array), -1)).all(1))[0, 0])
+        raise ValueError(
+            f"{name} has NaN or infinite entries, first in row {row}. Impute or drop those rows."
+        )
+    if np.abs(array).max() > np.finfo(kind).max:
+        raise ValueError(f"{name} has entries too large for {kind}. Standardise the data.")
+    return array.astype(kind, copy=False)
+
+
+def row_batches(n: int, size: int = 4096) -> list[slice]:
+    """Rows 0 to n in equal parts of at most `size`, so that memory does not grow with n."""
+    step = ceil(n / ceil(n / size))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]

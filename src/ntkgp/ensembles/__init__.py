@@ -1,0 +1,1 @@
+"""Ensembles of finite networks: the methods, one baselearner, and its training."""

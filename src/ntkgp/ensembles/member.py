@@ -1,0 +1,186 @@
+"""One baselearner: how it is drawn, what it predicts, what it minimises (Algorithms 1 to 3)."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from ntkgp.core.typing import Params
+from ntkgp.ensembles.methods import Method
+from ntkgp.ensembles.noise import ConstantNoise, NoiseModel
+from ntkgp.networks.protocol import Network, squared_norm
+
+
+class MemberKeys(NamedTuple):
+    """Independent randomness of one member, one key for one use."""
+
+    init: Array
+    tilde: Array
+    noise: Array
+    batches: Array
+    augmentation: Array
+
+
+def member_keys(seed: int | Array, index: int | Array) -> MemberKeys:
+    """The keys of a member: a function of (seed, index) and nothing else."""
+    return MemberKeys(*jax.random.split(jax.random.fold_in(jax.random.key(seed), index), 5))
+
+
+class Member(NamedTuple):
+    """What a member was drawn with and keeps fixed; None for what its method does not use."""
+
+    theta_0: Params | None
+    theta_tilde: Params | None
+
+
+class TrainingSet(NamedTuple):
+    """One member's view of the data: its own noise, and δ on the inputs, computed once."""
+
+    x: Float[Array, "n *input"]
+    y: Float[Array, "n c"]
+    epsilon: Float[Array, "n c"]
+    """ε of y' = y + σε, drawn once for the member; 0 where the method trains on y itself."""
+    delta: Float[Array, "n outputs"] | None
+    """None for methods without."""
+
+
+@partial(jax.jit, static_argnums=0)
+def _init(net: Network, key: Array) -> Params:
+    return net.init(key)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["noise_std", "weight_decay"],
+    meta_fields=["net", "method", "noise"],
+)
+@dataclass(frozen=True)
+class Baselearner:
+    """A network trained by a method, with observation noise of standard deviation noise_std.
+
+    Under `jax.jit` the numbers are traced and the rest is static: another noise_std compiles
+    nothing anew.
+    """
+
+    net: Network
+    method: Method
+    noise_std: float | Array
+    """σ; of no effect where the network learns it."""
+    weight_decay: float | Array = 0.0
+    """½ · weight_decay · ‖θ‖² added to the loss, for deep ensembles only."""
+    noise: NoiseModel = field(default_factory=ConstantNoise)
+
+    @property
+    def target_dim(self) -> int:
+        """Number of targets c; the network has `noise.heads` outputs for each."""
+        return self.net.output_dim // self.noise.heads
+
+    def check(self) -> "Baselearner":
+        """Itself, or an error about numbers that its method cannot work with."""
+        if not 0 <= self.noise_std < float("inf"):
+            raise ValueError(f"noise_std must be a finite number ≥ 0; got {self.noise_std!r}.")
+        if self.method.anchor == "zero" and self.noise_std == 0:
+            raise ValueError(
+                "noise_std must be > 0 for methods that regularise towards zero (rp-fn, ntkgp-fn): "
+                "without noise there is no regulariser, and their start is no draw from the prior. "
+                "Use rp-param or ntkgp-param for noise-free data, or a small value such as 1e-3."
+            )
+        if self.weight_decay < 0 or (self.weight_decay and self.method.anchor):
+            raise ValueError(
+                "weight_decay must be ≥ 0, and 0 for methods with a regulariser of their own (all "
+                f"but deep-ensemble); got {self.weight_decay!r}."
+            )
+        if self.net.output_dim % self.noise.heads:
+            raise ValueError(
+                "a network that learns its noise needs two outputs for each target, first the "
+                f"means, then the variances; this one has {self.net.output_dim}."
+            )
+        return self
+
+    # The draws are compiled apart, so that one compilation of init serves θ₀, θ̃ and every method.
+
+    def draw(self, keys: MemberKeys) -> tuple[Params, Member]:
+        """θ₀ ~ init(·), where training starts, and the member's fixed draws."""
+        theta_0 = _init(self.net, keys.init)  # θ₀ ~ init(·)
+        theta_tilde = (
+            _init(self.net, keys.tilde) if self.method.needs_tilde else None
+        )  # θ̃ ~ init(·)
+        keep_init = self.method.anchor == "init" or self.method.needs_init
+        return theta_0, Member(theta_0 if keep_init else None, theta_tilde)
+
+    def target_noise(self, key: Array, y: Array) -> Array:
+        """ε of y' = y + σε, drawn once for this member; 0 where the method trains on y itself."""
+        if self.method.anchor is None:
+            return jnp.zeros_like(y)
+        return jax.random.normal(key, y.shape, y.dtype)
+
+    @jax.jit
+    def offset(self, member: Member, x: Array) -> Array:
+        """δ(x), the untrainable part of f̃ (Eq. 10): on the means only, not on a learned variance."""
+        if self.method.offset is None:
+            return jnp.zeros((len(x), self.net.output_dim), x.dtype)
+        delta = self.method.offset(self.net, member.theta_0, member.theta_tilde, x)
+        is_mean = jnp.arange(self.net.output_dim) < self.target_dim
+        return jnp.where(is_mean, delta, 0)
+
+    def model(self, theta: Params, member: Member, x: Array) -> Array:
+        """The trainable part: f(x, θ), or ∇f(x, θ̃) θ for NTKGP-Lin."""
+        if self.method.model == "network":
+            return self.net.apply(theta, x)
+        _, tangent = jax.jvp(lambda t: self.net.apply(t, x), (member.theta_tilde,), (theta,))
+        return tangent
+
+    def predict(self, theta: Params, member: Member, x: Array) -> Array:
+        """f̃(x, θ) = model(x, θ) + δ(x) (Eq. 9)."""
+        return self.model(theta, member, x) + self.offset(member, x)
+
+    def penalty(self, theta: Params, member: Member) -> Array:
+        """½‖θ - θ₀‖²_Λ, ½‖θ‖²_Λ, or 0 (Appendix D)."""
+        return 0.5 * squared_norm(self.net, self.displacement(theta, member))
+
+    def displacement(self, theta: Params, member: Member) -> Params:
+        """θ less what the regulariser pulls it towards; 0 where there is none."""
+        if self.method.anchor is None:
+            return jax.tree.map(jnp.zeros_like, theta)
+        if self.method.anchor == "zero":
+            return theta
+        return jax.tree.map(jnp.subtract, theta, member.theta_0)
+
+    def trainable(self, theta: Params) -> Params:
+        """θ with no gradient for the parameters that the method leaves alone."""
+        if self.method.trains == "all":
+            return theta
+        return jax.tree.map(
+            lambda leaf, last: leaf if last else jax.lax.stop_gradient(leaf),
+            theta,
+            self.net.readout(),
+        )
+
+    def loss(self, theta: Params, member: Member, batch: TrainingSet, n_total: int) -> Array:
+        """mean_n of the noise model's loss + unit/N · penalty, unit being σ², or 1 for learned noise.
+
+        For constant noise that is ½ mean_n ‖y'_n - f̃(x_n, θ)‖² + σ²/N · penalty: σ²/N times the
+        objective Σ_n ‖y'_n - f̃‖²/2σ² + penalty of Algorithms 1 to 3, and its unbiased estimate
+        from a mini-batch; the factor makes learning rates comparable across N and σ, and leaves
+        the noise-free loss at σ = 0. For learned noise it is 1/N times the objective with Eq. 12.
+        """
+        theta = self.trainable(theta)
+        return self.data_loss(theta, member, batch) + self.regulariser(theta, member, n_total)
+
+    def regulariser(self, theta: Params, member: Member, n_total: int | Array) -> Array:
+        """unit/N · penalty, or the weight decay of methods that have none."""
+        if self.method.anchor is None:
+            squares = jax.tree.map(lambda v: jnp.sum(v**2), theta)
+            return 0.5 * self.weight_decay * jax.tree.reduce(jnp.add, squares)
+        return self.noise.unit(self.noise_std) / n_total * self.penalty(theta, member)
+
+    def data_loss(self, theta: Params, member: Member, batch: TrainingSet) -> Array:
+        """The loss without regulariser, a mean over the batch."""
+        outputs = self.model(theta, member, batch.x)
+        if batch.delta is not None:
+            outputs = outputs + batch.delta
+        return jnp.mean(self.noise.loss(batch.y, batch.epsilon, outputs, self.noise_std))

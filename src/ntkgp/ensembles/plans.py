@@ -1,0 +1,177 @@
+"""How members run on the devices there are: one place that decides, says why, and can be overruled.
+
+Results do not depend on it, up to rounding.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ntkgp.core.typing import Params
+from ntkgp.networks.layers.convolution import plain_convolution
+from ntkgp.networks.protocol import Network
+
+_SPREAD = PartitionSpec("members")
+PLANS = ("auto", "together", "sharded", "unrolled", "one by one")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to run members."""
+
+    name: str
+    at_once: int
+    """Members in one program; further ones follow in groups of as many."""
+    reason: str
+    devices: int = 1
+    """Over which the members of one program are spread."""
+    scans: bool = True
+    """Whether the loop over steps is part of the program, or of Python."""
+
+    def groups(self, stacked: Any) -> list[Any]:
+        """Cut what is stacked over members into groups; sharded ones are filled up by repetition."""
+        k = _count(stacked)
+        if self.at_once >= k and k % self.devices == 0:
+            return [self.spread(stacked)]
+        rows = [range(start, min(start + self.at_once, k)) for start in range(0, k, self.at_once)]
+        filled = [jnp.array([*r, *[r[-1]] * (-len(r) % self.devices)]) for r in rows]
+        return [self.spread(jax.tree.map(lambda leaf, r=r: leaf[r], stacked)) for r in filled]
+
+    def spread(self, stacked: Any) -> Any:
+        """The members of a group on the devices that they run on.
+
+        What a program returns is there; it is compiled anew for arguments that are elsewhere.
+        """
+        if self.devices == 1:
+            return stacked
+        return jax.device_put(stacked, NamedSharding(self._mesh(), _SPREAD))
+
+    def join(self, groups: list[Any], k: int) -> Any:
+        """The k members again, of what was cut by `groups`."""
+        sizes = [min(self.at_once, k - start) for start in range(0, k, self.at_once)]
+
+        def whole(*parts: Array) -> Array:
+            return jnp.concatenate([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+        return jax.tree.map(whole, *groups)
+
+    def over_members(self, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
+        """f(own, shared) of every member of one group, within a program."""
+        if self.name in ("unrolled", "one by one"):
+            return stack([f(own, shared) for own in unstack(stacked)])
+        together = jax.vmap(f, in_axes=(0, None))
+        if self.devices == 1:
+            return together(stacked, shared)
+        return jax.shard_map(
+            together,
+            mesh=self._mesh(),
+            in_specs=(_SPREAD, PartitionSpec()),
+            out_specs=_SPREAD,
+            check_vma=False,
+        )(stacked, shared)
+
+    def _mesh(self) -> Mesh:
+        return Mesh(np.array(jax.local_devices()[: self.devices]), ("members",))
+
+    def __str__(self) -> str:
+        groups = "" if self.devices == 1 else f" on {self.devices} devices"
+        return f"{self.at_once} at once, {self.name}{groups}: {self.reason}"
+
+
+def choose_plan(
+    net: Network, n_members: int, name: str = "auto", at_once: int | None = None
+) -> Plan:
+    """The plan of that name for this network, or the one that suits it on the devices there are.
+
+    >>> print(choose_plan(ntkgp.mlp(2), 10))
+    10 at once, together: one program of batched matrix products
+    """
+    if name not in PLANS:
+        raise ValueError(f"plan must be one of {', '.join(PLANS)}; got {name!r}.")
+    reason = "as asked for"
+    group = min(n_members, at_once or n_members)
+    if name == "auto":
+        name, reason = _suited(net, group)
+    group = 1 if name == "one by one" else group
+    devices = min(jax.local_device_count(), group) if name == "sharded" else 1
+    return Plan(name, group, reason, devices, loops_well(net))  # type: ignore[arg-type]
+
+
+def _suited(net: Network, at_once: int) -> tuple[str, str]:
+    if not batches_well(net):  # type: ignore[arg-type]
+        return "one by one", "convolutions on the CPU are slow when batched"
+    n_devices = jax.local_device_count()
+    if n_devices > 1 and at_once > 1:
+        return "sharded", f"there are {n_devices} devices"
+    return "together", "one program of batched matrix products"
+
+
+@lru_cache
+def batches_well(net: Network) -> bool:
+    """Whether members in one `jax.vmap` are no slower than one after another.
+
+    On the CPU XLA has fast convolutions for one set of weights only.
+    """
+    return jax.default_backend() != "cpu" or "conv_general_dilated" not in _program(net)
+
+
+@lru_cache
+def loops_well(net: Network) -> bool:
+    """Whether steps within a loop of XLA are no slower than in one of Python.
+
+    On the CPU the gradients of a plain convolution are slow there; those of `layers.convolution`,
+    which has a derivative of its own, are not.
+    """
+    program = _program(net)
+    all_of_them, own = (
+        program.count(name)
+        for name in ("conv_general_dilated[", f"name={plain_convolution.__name__}")
+    )
+    return jax.default_backend() != "cpu" or all_of_them == own
+
+
+def _program(net: Network) -> str:
+    params = jax.eval_shape(net.init, jax.random.key(0))
+    x = jax.ShapeDtypeStruct((1, *net.input_shape), jnp.float32)
+    return str(jax.make_jaxpr(net.apply)(params, x))
+
+
+def map_members(net: Network, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
+    """f(own, shared) of every member, compiled: for all that is not training.
+
+    f must be a function of a module, so that its program is found again.
+    """
+    if batches_well(net):  # type: ignore[arg-type]
+        return _vmapped(f, stacked, shared)
+    return stack([_single(f, own, shared) for own in unstack(stacked)])
+
+
+@partial(jax.jit, static_argnums=0)
+def _vmapped(f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
+    return jax.vmap(f, in_axes=(0, None))(stacked, shared)
+
+
+@partial(jax.jit, static_argnums=0)
+def _single(f: Callable[[Any, Any], Any], own: Any, shared: Any) -> Any:
+    return f(own, shared)
+
+
+def unstack(stacked: Any) -> list[Any]:
+    """One pytree for each member."""
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(_count(stacked))]
+
+
+def stack(members: list[Params]) -> Params:
+    """One pytree for all members."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+
+
+def _count(stacked: Any) -> int:
+    return len(jax.tree.leaves(stacked)[0])

@@ -1,0 +1,1 @@
+"""Kernel matrices: in blocks, empirical, packed, and the ways to invert them."""

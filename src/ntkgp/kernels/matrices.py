@@ -1,0 +1,259 @@
+"""Kernel matrices: the NNGP and NTK of infinite networks, in blocks of bounded memory."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from math import ceil, prod
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ntkgp.core.arrays import check_inputs, precision
+from ntkgp.core.typing import Metric
+from ntkgp.networks.layered import LayeredNetwork
+
+BLOCK_BYTES = 256 * 2**20
+"""Working memory of one block, beyond inputs and result, as estimated from its largest covariance."""
+
+_BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
+_TILE = 128
+
+
+class KernelMatrices(NamedTuple):
+    """𝒦 and Θ between two sets of inputs, or their diagonals."""
+
+    nngp: NDArray[Any]
+    ntk: NDArray[Any]
+
+
+Which = Literal["nngp", "ntk"]
+
+
+def kernel_matrices(
+    net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> KernelMatrices:
+    """𝒦 and Θ together, for little more than the cost of one; options as in `ntk`."""
+    return KernelMatrices(*_evaluate(net, x1, x2, ("nngp", "ntk"), **options))
+
+
+def nngp(
+    net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> NDArray[Any]:
+    """𝒦(x1, x2), the covariance of f(·, θ₀) at infinite width; options as in `ntk`."""
+    return kernel_matrix(net, "nngp", x1, x2, **options)
+
+
+def ntk(
+    net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> NDArray[Any]:
+    """Θ(x1, x2), the neural tangent kernel at infinite width.
+
+    Args:
+        net: a network made of layers.
+        x1: inputs (n1, *input_shape).
+        x2: inputs (n2, *input_shape); x1 again when left out, and then each pair of blocks is
+            computed once and the result is exactly symmetric.
+
+    Options:
+        diagonal: only the values at (x, x), as a vector, computed without any n x n array.
+        metric: "prior" for J Λ Jᵀ, the paper's Θ in either parameterisation; "gradient" for J Jᵀ,
+            which plain gradient descent follows (the two differ in standard parameterisation).
+        dtype: np.float32 or np.float64; by default that of the inputs. float64 works whatever
+            `jax_enable_x64` says, and leaves it as it was.
+        block_bytes: working memory beyond the result.
+
+    Returns:
+        A NumPy array (n1, n2), or (n1,) for the diagonal.
+
+    >>> net = ntkgp.mlp(2)
+    >>> x = np.random.default_rng(0).normal(size=(5, 2))
+    >>> theta = ntk(net, x)
+    >>> theta.shape, theta.dtype
+    ((5, 5), dtype('float64'))
+    >>> np.allclose(np.diag(theta), ntk(net, x, diagonal=True))
+    True
+    """
+    return kernel_matrix(net, "ntk", x1, x2, **options)
+
+
+def kernel_matrix(
+    net: LayeredNetwork, which: Which, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
+) -> NDArray[Any]:
+    """𝒦(x1, x2) or Θ(x1, x2) by its name, as a `Law` has it; options as in `ntk`."""
+    return _evaluate(net, x1, x2, (which,), **options)[0]
+
+
+def _evaluate(
+    net: LayeredNetwork,
+    x1: ArrayLike,
+    x2: ArrayLike | None,
+    which: tuple[Which, ...],
+    *,
+    diagonal: bool = False,
+    metric: Metric = "prior",
+    dtype: DTypeLike | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> list[NDArray[Any]]:
+    if metric not in ("prior", "gradient"):
+        raise ValueError(f'metric must be "prior" or "gradient"; got {metric!r}.')
+    if diagonal and x2 is not None:
+        raise ValueError("diagonal=True takes one set of inputs, x1; leave x2 out.")
+    first = check_inputs("x1", x1, net.input_shape, dtype)
+    second = None if x2 is None else check_inputs("x2", x2, net.input_shape, dtype or first.dtype)
+    with precision(first.dtype):
+        if diagonal:
+            return _diagonal(net, first, which, metric, block_bytes)
+        if second is None:
+            return _symmetric(net, first, which, metric, block_bytes)
+        return _rectangular(net, first, second, which, metric, block_bytes)
+
+
+def _rectangular(
+    net: LayeredNetwork,
+    x1: NDArray[Any],
+    x2: NDArray[Any],
+    which: tuple[Which, ...],
+    metric: Metric,
+    block_bytes: int,
+) -> list[NDArray[Any]]:
+    out = [np.empty((len(x1), len(x2)), x1.dtype) for _ in which]
+    sides = [block_side(net, x1.dtype, len(x), block_bytes) for x in (x1, x2)]
+    fill_rectangle(out, net, x1, x2, which, metric, *sides)
+    return out
+
+
+def fill_rectangle(
+    out: list[NDArray[Any]],
+    net: LayeredNetwork,
+    x1: NDArray[Any],
+    x2: NDArray[Any],
+    which: tuple[Which, ...],
+    metric: Metric,
+    side1: int,
+    side2: int,
+) -> None:
+    """Write the kernels between x1 and x2 into arrays that are there already, block by block."""
+    _fill(
+        out,
+        (
+            (rows, columns, _block(net, x_rows, x_columns, which, metric))
+            for rows, x_rows in blocks(x1, side1)
+            for columns, x_columns in blocks(x2, side2)
+        ),
+    )
+
+
+def _symmetric(
+    net: LayeredNetwork,
+    x: NDArray[Any],
+    which: tuple[Which, ...],
+    metric: Metric,
+    block_bytes: int,
+) -> list[NDArray[Any]]:
+    out = [np.empty((len(x), len(x)), x.dtype) for _ in which]
+    side = block_side(net, x.dtype, len(x), block_bytes)
+    _fill(
+        out,
+        (
+            (rows, columns, _block(net, x_rows, x_columns, which, metric))
+            for rows, x_rows in blocks(x, side)
+            for columns, x_columns in blocks(x, side, first=rows.start)
+        ),
+    )
+    for matrix, diagonal in zip(out, _diagonal(net, x, which, metric, block_bytes), strict=True):
+        _mirror(matrix)
+        np.fill_diagonal(matrix, diagonal)  # a matrix product rounds ⟨x, x⟩; this does not
+    return out
+
+
+def _mirror(matrix: NDArray[Any]) -> None:
+    """Copy the upper triangle to the lower one, in tiles that a processor's cache holds."""
+    tiles = [slice(start, start + _TILE) for start in range(0, len(matrix), _TILE)]
+
+    def mirror(i: int) -> None:
+        rows = tiles[i]
+        inside = matrix[rows, rows]
+        inside[...] = np.triu(inside) + np.triu(inside, 1).T
+        for columns in tiles[i + 1 :]:
+            matrix[columns, rows] = matrix[rows, columns].T
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(mirror, range(len(tiles))))
+
+
+def _diagonal(
+    net: LayeredNetwork, x: NDArray[Any], which: tuple[Which, ...], metric: Metric, block_bytes: int
+) -> list[NDArray[Any]]:
+    out = [np.empty(len(x), x.dtype) for _ in which]
+    for rows, x_rows in blocks(x, _diagonal_rows(net, x.dtype, block_bytes, len(x))):
+        values = KernelMatrices(*_diagonal_block(net, x_rows, metric))
+        for vector, name in zip(out, which, strict=True):
+            part = np.asarray(getattr(values, name))[: rows.stop - rows.start]
+            _check_finite(part)
+            vector[rows] = part
+    return out
+
+
+@partial(jax.jit, static_argnums=(0, 3, 4))
+def _block(
+    net: LayeredNetwork, x1: Array, x2: Array, which: tuple[Which, ...], metric: Metric
+) -> list[Array]:
+    k = net.kernel(x1, x2, metric)
+    return [getattr(k, name) for name in which]
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def _diagonal_block(net: LayeredNetwork, x: Array, metric: Metric) -> tuple[Array, Array]:
+    return net.kernel_diagonal(x, metric)
+
+
+def _fill(out: list[NDArray[Any]], pieces: Iterable[tuple[slice, slice, list[Array]]]) -> None:
+    """Write blocks to their rows and columns, each while the next is being computed."""
+    waiting: list[tuple[slice, slice, list[Array]]] = []
+    for piece in chain(pieces, [None]):
+        for rows, columns, block in waiting:
+            for matrix, values in zip(out, block, strict=True):
+                part = np.asarray(values)[: rows.stop - rows.start, : columns.stop - columns.start]
+                _check_finite(part)
+                matrix[rows, columns] = part
+        waiting = [piece] if piece else []
+
+
+def _check_finite(values: NDArray[Any]) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"the kernel overflows {values.dtype}: the inputs are too large. Standardise them."
+        )
+
+
+def block_side(
+    net: LayeredNetwork, dtype: DTypeLike, n: int, block_bytes: int = BLOCK_BYTES
+) -> int:
+    """Rows of one of the equal blocks into which n inputs are cut.
+
+    Half of block_bytes holds the covariances of two blocks, half the inputs of both; where one
+    row is too much for that, it is one row.
+    """
+    item = np.dtype(dtype).itemsize
+    by_covariances = (block_bytes / 2 / (_BUFFERS * net.entries_per_pair() * item)) ** 0.5
+    by_inputs = block_bytes / 4 / (prod(net.input_shape) * item)
+    n_blocks = ceil(n / max(1, int(min(by_covariances, by_inputs))))
+    return ceil(n / n_blocks)
+
+
+def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, longest: int) -> int:
+    """Rows whose own covariances and inputs fit into block_bytes, at least one."""
+    entries = _BUFFERS * net.entries_per_pair() + prod(net.input_shape)
+    return max(1, min(longest, block_bytes // (entries * np.dtype(dtype).itemsize)))
+
+
+def blocks(x: NDArray[Any], side: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Slices of x of one length, so that one compiled program serves all: the last is padded."""
+    for start in range(first, len(x), side):
+        rows = slice(start, min(start + side, len(x)))
+        missing = side - (rows.stop - start)
+        yield rows, np.concatenate([x[rows], x[[-1] * missing]]) if missing else x[rows]

@@ -1,0 +1,172 @@
+"""A symmetric matrix by its lower triangle, in block columns: filled, factorised and solved in place.
+
+Panel j has the rows from its diagonal on of `width` columns, row by row. All panels lie one after
+another in one array, n²/2 numbers and a little more, in memory or in a file. The work is done by
+BLAS and LAPACK, which see each panel as a transposed array without copying it.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
+
+from ntkgp.core.memory import gib
+from ntkgp.core.progress import progress_bar
+from ntkgp.kernels.linalg import Matrix, NotPositiveDefinite
+
+WIDTH = 2048
+
+
+class Panel(NamedTuple):
+    """Columns start to stop, from the diagonal down."""
+
+    start: int
+    stop: int
+    entries: Matrix
+    """(n - start, stop - start)."""
+
+    @property
+    def square(self) -> Matrix:
+        """The block on the diagonal, of which the lower triangle counts."""
+        return self.entries[: self.stop - self.start]
+
+    @property
+    def below(self) -> Matrix:
+        return self.entries[self.stop - self.start :]
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """The lower triangle of an n x n matrix, or its Cholesky factor."""
+
+    entries: Matrix
+    """All panels one after another, a vector."""
+    n: int
+    width: int
+
+    @classmethod
+    def empty(
+        cls, n: int, dtype: DTypeLike, directory: str | os.PathLike[str] | None = None
+    ) -> "Panels":
+        """Room for a matrix, in memory, or in a nameless file in a directory."""
+        width = ceil(n / ceil(n / WIDTH))
+        size = n_entries(n, width)
+        if directory is None:
+            return cls(np.empty(size, dtype), n, width)
+        return cls(_mapped(size, np.dtype(dtype), directory), n, width)
+
+    def __iter__(self) -> Iterator[Panel]:
+        offset = 0
+        for start in range(0, self.n, self.width):
+            stop = min(start + self.width, self.n)
+            shape = (self.n - start, stop - start)
+            size = shape[0] * shape[1]
+            yield Panel(start, stop, self.entries[offset : offset + size].reshape(shape))
+            offset += size
+
+    def diagonal(self) -> Matrix:
+        return np.concatenate([np.diagonal(panel.square) for panel in self])
+
+    def times(self, right: Matrix) -> Matrix:
+        """The symmetric matrix times (n, t); not for a factor."""
+        out = np.zeros_like(right)
+        for panel in self:
+            out[panel.start : panel.stop] += (
+                _symmetric(panel.square) @ right[panel.start : panel.stop]
+            )
+            out[panel.stop :] += panel.below @ right[panel.start : panel.stop]
+            out[panel.start : panel.stop] += panel.below.T @ right[panel.stop :]
+        return out
+
+    def solve_lower(self, right: Matrix) -> Matrix:
+        """L⁻¹ B for a factor L; B (n, t), of the factor's dtype and row by row, is overwritten."""
+        trsm, gemm = get_blas_funcs(("trsm", "gemm"), (self.entries,))
+        for panel in self:
+            ours, later = right[panel.start : panel.stop], right[panel.stop :]
+            trsm(1.0, panel.square.T, ours.T, side=1, trans_a=0, overwrite_b=1)
+            if len(later):
+                gemm(-1.0, ours.T, panel.below.T, 1.0, later.T, overwrite_c=1)
+        return right
+
+    def solve_upper(self, right: Matrix) -> Matrix:
+        """L⁻ᵀ B for a factor L; B as in `solve_lower`."""
+        trsm, gemm = get_blas_funcs(("trsm", "gemm"), (self.entries,))
+        for panel in reversed(list(self)):
+            ours, later = right[panel.start : panel.stop], right[panel.stop :]
+            if len(later):
+                gemm(-1.0, later.T, panel.below.T, 1.0, ours.T, trans_b=1, overwrite_c=1)
+            trsm(1.0, panel.square.T, ours.T, side=1, trans_a=1, overwrite_b=1)
+        return right
+
+
+def n_entries(n: int, width: int = WIDTH) -> int:
+    """Numbers that the panels of an n x n matrix hold."""
+    starts = np.arange(0, n, width)
+    return int(np.sum((n - starts) * np.minimum(width, n - starts)))
+
+
+def cholesky(
+    panels: Panels, fill: Callable[[Panel], None], what: str, progress: bool = False
+) -> Panels:
+    """The factor L of a matrix L Lᵀ, in the matrix's own place.
+
+    Panel by panel from the left: `fill` writes its entries when it is its turn, the earlier
+    panels' products are subtracted, and its own block is factorised. `what` names the matrix in
+    the error that is raised where it is not positive definite.
+    """
+    gemm, trsm = get_blas_funcs(("gemm", "trsm"), (panels.entries,))
+    (potrf,) = get_lapack_funcs(("potrf",), (panels.entries,))
+    eps, trace, largest = np.finfo(panels.entries.dtype).eps, 0.0, 0.0
+    done: list[Panel] = []
+    with progress_bar(panels.n, "exact posterior", progress) as bar:
+        for panel in panels:
+            fill(panel)
+            diagonal = np.diagonal(panel.square)
+            trace, largest = trace + float(diagonal.sum()), max(largest, float(diagonal.max()))
+            width = panel.stop - panel.start
+            for earlier in done:
+                below = earlier.entries[panel.start - earlier.start :]
+                gemm(-1.0, below[:width].T, below.T, 1.0, panel.entries.T, trans_a=1, overwrite_c=1)
+            _, info = potrf(panel.square.T, lower=0, clean=1, overwrite_a=1)
+            pivots = np.diagonal(panel.square) ** 2
+            if info or not np.min(pivots) > panels.n * eps * largest:  # or by the luck of rounding
+                mean = trace / panel.stop
+                raise NotPositiveDefinite(_diagnosis(what, panels, mean))
+            if len(panel.below):
+                trsm(1.0, panel.square.T, panel.below.T, trans_a=1, overwrite_b=1)
+            done.append(panel)
+            bar.update(width)
+    return panels
+
+
+def _diagnosis(what: str, panels: Panels, mean_diagonal: float) -> str:
+    dtype = panels.entries.dtype
+    # Rounding moves the eigenvalues by n · eps · trace at the most.
+    enough = max(4 * panels.n**2 * float(np.finfo(dtype).eps), 1e-10) * mean_diagonal
+    return (
+        f"{what} ({panels.n}x{panels.n}) is not positive definite in {dtype}; its mean diagonal is "
+        f"{mean_diagonal:.2g}. Inputs that coincide or nearly so do this where there is no noise: "
+        f"give a positive noise_std, remove duplicated inputs, or add jitter={enough:.1g} or more."
+    )
+
+
+def _symmetric(square: Matrix) -> Matrix:
+    return np.tril(square) + np.tril(square, -1).T
+
+
+def _mapped(size: int, dtype: np.dtype[Any], directory: str | os.PathLike[str]) -> NDArray[Any]:
+    """A vector in a file that has no name and vanishes with it; its room is taken in advance."""
+    needed, free = size * dtype.itemsize, shutil.disk_usage(directory).free
+    if needed > free:
+        raise OSError(f"{directory} has {gib(free)} free, and the matrix needs {gib(needed)}.")
+    with tempfile.TemporaryFile(dir=directory) as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, needed)
+        return np.memmap(file, dtype, "w+", shape=(size,))

@@ -1,0 +1,255 @@
+"""Ways to invert a training kernel: exactly, in single precision with refinement, or by iteration."""
+
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from ntkgp.core.memory import gib, require
+from ntkgp.core.progress import progress_bar
+from ntkgp.kernels import panels as packed
+from ntkgp.kernels.linalg import Matrix
+from ntkgp.kernels.panels import Panels
+from ntkgp.kernels.training_kernel import TrainingKernel
+
+
+@runtime_checkable
+class Inverse(Protocol):
+    """(T + shift·I)⁻¹ in some form; right-hand sides are (n, t) in float64 and stay as they are."""
+
+    def solve(self, right: Matrix) -> Matrix:
+        """(T + shift·I)⁻¹ B."""
+
+    def quadratic(self, right: Matrix, diagonal: bool = False) -> Matrix:
+        """Bᵀ (T + shift·I)⁻¹ B, (t, t), or its diagonal only."""
+
+    def log_det(self) -> float:
+        """log det (T + shift·I)."""
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """A way to make an inverse."""
+
+    def __call__(self, kernel: TrainingKernel, progress: bool) -> Inverse: ...
+
+    def bytes_needed(self, n: int) -> int:
+        """Memory that the inverse of an n x n matrix takes, beside the inputs."""
+
+
+class NotConverged(ArithmeticError):
+    """An iteration reached its limit of steps before its tolerance."""
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """Exact, in float64, by a Cholesky factorisation of the lower triangle in its own place.
+
+    4 n² bytes, n³/3 operations; then n² operations for the variance of each prediction.
+
+    Args:
+        directory: where to keep the factor in a file, for matrices beyond memory; None for memory.
+    """
+
+    directory: str | os.PathLike[str] | None = None
+
+    def bytes_needed(self, n: int) -> int:
+        return 0 if self.directory is not None else 8 * packed.n_entries(n)
+
+    def __call__(self, kernel: TrainingKernel, progress: bool) -> "CholeskyInverse":
+        room = Panels.empty(len(kernel), np.float64, self.directory)
+        what = f"the {kernel.which} matrix of the training inputs"
+        return CholeskyInverse(packed.cholesky(room, kernel.fill, what, progress))
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Half the memory and half the time of `Cholesky`: a factor in float32, refined in float64.
+
+    The factor preconditions conjugate gradients on the kernel itself, in float64, each step of
+    which computes the kernel again: 2 n² bytes, n³/3 operations in float32, and a few kernel
+    matrices for each block of right-hand sides.
+
+    Args:
+        tolerance: largest ‖(T + shift·I) v - b‖ / ‖b‖ of any solution.
+        max_steps: of conjugate gradients.
+    """
+
+    tolerance: float = 1e-9
+    max_steps: int = 200
+
+    def bytes_needed(self, n: int) -> int:
+        return 4 * packed.n_entries(n)
+
+    def __call__(self, kernel: TrainingKernel, progress: bool) -> "IterativeInverse":
+        n, single = len(kernel), np.finfo(np.float32)
+        # Rounding in float32 must not make the preconditioner indefinite.
+        least = 4 * float(single.eps) * float(np.sum(kernel.diagonal()))
+        rounded = TrainingKernel(
+            kernel.net, kernel.x.astype(np.float32), kernel.which, max(kernel.shift, least)
+        )
+        what = f"the {kernel.which} matrix of the training inputs"
+        factor = packed.cholesky(Panels.empty(n, np.float32), rounded.fill, what, progress)
+        return IterativeInverse(kernel, CholeskyInverse(factor), self.tolerance, self.max_steps)
+
+
+@dataclass(frozen=True)
+class ConjugateGradients:
+    """For any n that time allows: n x `rank` numbers of memory, and as many kernel matrices as steps.
+
+    The preconditioner is the Nyström approximation F Fᵀ + s I by `rank` training inputs drawn at
+    random, with s the shift and the mean of what the approximation leaves out of the diagonal.
+
+    Args:
+        rank: of the preconditioner; more takes fewer steps.
+        tolerance: largest ‖(T + shift·I) v - b‖ / ‖b‖ of any solution.
+        max_steps: of conjugate gradients.
+        directory: where to keep the kernel matrix, 4 n² bytes, so that it is computed once;
+            None to compute its blocks again at every step.
+    """
+
+    rank: int = 1000
+    tolerance: float = 1e-6
+    max_steps: int = 500
+    directory: str | os.PathLike[str] | None = None
+
+    def bytes_needed(self, n: int) -> int:
+        return 8 * 3 * n * min(self.rank, n)
+
+    def __call__(self, kernel: TrainingKernel, progress: bool) -> "IterativeInverse":
+        matrix: TrainingKernel | Panels = kernel
+        if self.directory is not None:
+            matrix = Panels.empty(len(kernel), np.float64, self.directory)
+            with progress_bar(len(kernel), "kernel matrix", progress) as bar:
+                for panel in matrix:
+                    kernel.fill(panel)
+                    bar.update(panel.stop - panel.start)
+        preconditioner = _nystrom(kernel, min(self.rank, len(kernel)))
+        return IterativeInverse(matrix, preconditioner, self.tolerance, self.max_steps)
+
+
+@dataclass(frozen=True, eq=False)
+class CholeskyInverse:
+    """By the factor L of T + shift·I = L Lᵀ."""
+
+    factor: Panels
+
+    def _copied(self, right: Matrix) -> Matrix:
+        return np.array(right, self.factor.entries.dtype, order="C")
+
+    def solve(self, right: Matrix) -> Matrix:
+        return self.factor.solve_upper(self.factor.solve_lower(self._copied(right)))
+
+    def quadratic(self, right: Matrix, diagonal: bool = False) -> Matrix:
+        half = self.factor.solve_lower(self._copied(right))
+        return np.einsum("ni,ni->i", half, half) if diagonal else half.T @ half
+
+    def log_det(self) -> float:
+        return 2 * float(np.sum(np.log(self.factor.diagonal())))
+
+
+@dataclass(frozen=True, eq=False)
+class NystromInverse:
+    """(F Fᵀ + s I)⁻¹ = (I - F (Fᵀ F + s I)⁻¹ Fᵀ) / s."""
+
+    features: NDArray[Any]
+    """F, (n, rank)."""
+    small_factor: NDArray[Any]
+    """Cholesky factor of Fᵀ F + s I."""
+    shift: float
+
+    def solve(self, right: Matrix) -> Matrix:
+        inner = linalg.cho_solve((self.small_factor, True), self.features.T @ right)
+        return (right - self.features @ inner) / self.shift
+
+
+def _nystrom(kernel: TrainingKernel, rank: int) -> NystromInverse:
+    if not kernel.shift > 0:
+        raise ValueError("ConjugateGradients needs noise_std or jitter above 0; got 0 for both.")
+    rows = np.random.default_rng(0).choice(len(kernel), rank, replace=False)
+    columns = kernel.columns(rows)
+    own = columns[rows]
+    own[np.diag_indices(rank)] += 1e-8 * np.trace(own)  # inputs may coincide
+    root = linalg.cholesky((own + own.T) / 2, lower=True)
+    features = linalg.solve_triangular(root, columns.T, lower=True).T
+    left_out = kernel.diagonal() - kernel.shift - np.sum(features**2, axis=1)
+    shift = kernel.shift + max(float(np.mean(left_out)), 0.0)
+    gram = features.T @ features + shift * np.eye(rank)
+    return NystromInverse(features, linalg.cholesky(gram, lower=True), shift)
+
+
+@dataclass(frozen=True, eq=False)
+class IterativeInverse:
+    """By preconditioned conjugate gradients; all right-hand sides go together."""
+
+    matrix: TrainingKernel | Panels
+    preconditioner: CholeskyInverse | NystromInverse
+    tolerance: float
+    max_steps: int
+
+    def solve(self, right: Matrix) -> Matrix:
+        solution = np.zeros_like(right)
+        size = np.linalg.norm(right, axis=0)
+        steps = 0
+        while True:  # from the true residual again until it is as small as the running one claims
+            residual = right - self.matrix.times(solution) if steps else right.copy()
+            open_columns = np.linalg.norm(residual, axis=0) > self.tolerance * size
+            if not open_columns.any():
+                return solution
+            if steps >= self.max_steps:
+                worst = np.max(np.linalg.norm(residual, axis=0)[size > 0] / size[size > 0])
+                raise NotConverged(
+                    f"conjugate gradients reached {steps} steps with a relative residual of "
+                    f"{worst:.1g}, above the tolerance of {self.tolerance:g}. Give a larger "
+                    "max_steps or rank, a larger noise_std, or a larger tolerance."
+                )
+            correction, taken = self._descend(residual[:, open_columns], size[open_columns], steps)
+            solution[:, open_columns] += correction
+            steps += taken
+
+    def _descend(self, residual: Matrix, size: Matrix, steps: int) -> tuple[Matrix, int]:
+        """Conjugate gradients until the running residuals are below tolerance · size."""
+        solution = np.zeros_like(residual)
+        direction, old = np.zeros_like(residual), np.ones(residual.shape[1])
+        for step in range(self.max_steps - steps):
+            z = self.preconditioner.solve(residual).astype(np.float64)
+            new = np.sum(residual * z, axis=0)
+            direction = z + (new / old) * direction if step else z
+            product = self.matrix.times(direction)
+            length = new / np.maximum(np.sum(direction * product, axis=0), np.finfo(float).tiny)
+            solution += length * direction
+            residual = residual - length * product
+            old = np.maximum(new, np.finfo(float).tiny)
+            if np.all(np.linalg.norm(residual, axis=0) <= 0.5 * self.tolerance * size):
+                return solution, step + 1
+        return solution, self.max_steps - steps
+
+    def quadratic(self, right: Matrix, diagonal: bool = False) -> Matrix:
+        solution = self.solve(right)
+        if diagonal:
+            return np.einsum("ni,ni->i", right, solution)
+        product = right.T @ solution
+        return (product + product.T) / 2
+
+    def log_det(self) -> float:
+        raise ValueError(
+            "an iterative solution has no determinant, so no marginal likelihood: use Cholesky()."
+        )
+
+
+def check_memory(solver: Solver, n: int, other_bytes: int) -> None:
+    """Refuse what does not fit before it is begun, and say what would."""
+    others: dict[str, Solver] = {
+        "solver=Refined()": Refined(),
+        "solver=ConjugateGradients()": ConjugateGradients(),
+        "solver=Cholesky(directory=...), on a disk,": Cholesky("."),
+    }
+    costs = (f"{name} {gib(other.bytes_needed(n) + other_bytes)}" for name, other in others.items())
+    require(
+        solver.bytes_needed(n) + other_bytes,
+        f"the exact law of {n:,} training inputs",
+        f"Instead, {'; '.join(costs)}; or condition on fewer inputs.",
+    )

@@ -1,0 +1,95 @@
+"""The kernel matrix of a training set as it is inverted: T + shift·I, computed where it is used."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from ntkgp.core.arrays import precision
+from ntkgp.kernels.matrices import (
+    Which,
+    block_side,
+    blocks,
+    fill_rectangle,
+    kernel_matrix,
+)
+from ntkgp.kernels.panels import Panel
+from ntkgp.networks.layered import LayeredNetwork
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingKernel:
+    """T + shift·I on the inputs x (n, *input_shape), in the dtype of x; held nowhere as a whole."""
+
+    net: LayeredNetwork
+    x: NDArray[Any]
+    which: Which
+    shift: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def diagonal(self) -> NDArray[Any]:
+        return kernel_matrix(self.net, self.which, self.x, diagonal=True) + self.shift
+
+    def columns(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """T[:, rows], without the shift: (n, len(rows))."""
+        return kernel_matrix(self.net, self.which, self.x, self.x[rows])
+
+    def fill(self, panel: Panel) -> None:
+        """Write the entries of one panel in their place, its diagonal without rounding."""
+        below, right = self.x[panel.start :], self.x[panel.start : panel.stop]
+        sides = [block_side(self.net, self.x.dtype, n) for n in (len(self), len(right))]
+        with precision(self.x.dtype):
+            fill_rectangle([panel.entries], self.net, below, right, (self.which,), "prior", *sides)
+        diagonal = kernel_matrix(self.net, self.which, right, diagonal=True) + self.shift
+        np.fill_diagonal(panel.square, diagonal)
+
+    def times(self, right: NDArray[Any]) -> NDArray[Any]:
+        """(T + shift·I) B for B (n, t): each pair of blocks is computed once and used twice."""
+        out = np.zeros_like(right)
+        side = block_side(self.net, self.x.dtype, len(self))
+        diagonal = self.diagonal()
+        for rows, x_rows in blocks(self.x, side):
+            for columns, x_columns in blocks(self.x, side, first=rows.start):
+                parts = (
+                    x_rows,
+                    x_columns,
+                    _padded(right[rows], side),
+                    _padded(right[columns], side),
+                )
+                with precision(self.x.dtype):
+                    if rows == columns:
+                        exact = _padded(diagonal[rows], side)
+                        products = [_own_product(self.net, self.which, x_rows, parts[2], exact)]
+                    else:
+                        products = _products(self.net, self.which, *parts)
+                for where, product in zip((rows, columns), products, strict=False):
+                    out[where] += np.asarray(product)[: where.stop - where.start]
+        return out
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _own_product(net: LayeredNetwork, which: Which, x: Array, v: Array, diagonal: Array) -> Array:
+    """K v for a block on the diagonal, whose own diagonal is given."""
+    k = getattr(net.kernel(x, x), which)
+    return jnp.where(jnp.eye(len(x), dtype=bool), diagonal[:, None], k) @ v
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _products(
+    net: LayeredNetwork, which: Which, x1: Array, x2: Array, v1: Array, v2: Array
+) -> tuple[Array, Array]:
+    """K v2 and Kᵀ v1 for a block K off the diagonal."""
+    k = getattr(net.kernel(x1, x2), which)
+    return k @ v2, k.T @ v1
+
+
+def _padded(values: NDArray[Any], length: int) -> NDArray[Any]:
+    """Zeros after the rows, so that one compiled program serves all blocks."""
+    return np.pad(values, [(0, length - len(values))] + [(0, 0)] * (values.ndim - 1))

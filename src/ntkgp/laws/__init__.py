@@ -1,0 +1,1 @@
+"""What infinitely wide ensembles predict: Table 1, exactly."""

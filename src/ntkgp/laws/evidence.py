@@ -1,0 +1,103 @@
+"""Noise level and prior scale by the marginal likelihood of the infinitely wide network."""
+
+from typing import Any, NamedTuple, TypeGuard
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from ntkgp.core.search import minimise
+from ntkgp.core.typing import Part
+from ntkgp.kernels.matrices import Which, kernel_matrix
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.protocol import Network
+
+_DRAWS = 4
+_MOST_ENTRIES = 4096
+_LOG_RATIOS = (-6.0, 4.0)
+"""Range of log₁₀ of noise variance over the kernel's mean diagonal."""
+_LOG_SCALES = (-8.0, 4.0)
+"""Range of log₁₀ of the prior's variance over the targets' mean square."""
+
+
+class Evidence(NamedTuple):
+    """The best Gaussian process of the form GP(0, scale² · kernel) with noise of noise_std."""
+
+    log_marginal_likelihood: float
+    noise_std: float
+    """σ, in the units of y."""
+    scale: float
+    """Prior standard deviation of the function, relative to the kernel's."""
+
+
+def best_noise_and_scale(
+    kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None = None
+) -> Evidence:
+    """Maximise log N(y; 0, s²k + σ²I), summed over the columns of y, in s and σ, or in s alone.
+
+    With k = U diag(λ) Uᵀ and σ² = s²ρ it is a function of ρ alone, because the best s for each ρ is
+
+        s² = 1/(n c) Σ_ij (Uᵀy)²_ij / (λ_i + ρ),
+
+    so one eigendecomposition serves every noise level tried.
+
+    Args:
+        kernel: (n, n), for instance `ntk(net, x)`.
+        y: targets (n, c), not all zero.
+        noise_std: σ, where it is known.
+
+    >>> x, rng = np.linspace(-2, 2, 200)[:, None], np.random.default_rng(0)
+    >>> y = np.sin(2 * x) + 0.2 * rng.standard_normal(x.shape)
+    >>> round(best_noise_and_scale(ntkgp.ntk(ntkgp.mlp(1), x), y).noise_std, 1)
+    0.2
+    """
+    if not np.any(y):
+        raise ValueError("y is zero throughout: any noise level explains it, so there is no best.")
+    eigenvalues, vectors = linalg.eigh(kernel)
+    eigenvalues = np.maximum(eigenvalues, 0)
+    squares = np.sum((vectors.T @ y) ** 2, axis=1)
+    n, c = y.shape
+    unit = float(np.mean(np.diag(kernel)))
+
+    def log_likelihood(scale_var: float, noise_var: float) -> float:
+        variances = scale_var * eigenvalues + noise_var
+        fit = np.sum(squares / variances)
+        return float(-0.5 * (fit + c * np.sum(np.log(2 * np.pi * variances))))
+
+    def at_ratio(log_ratio: float) -> tuple[float, float]:
+        """The best s² at this ratio of noise to kernel, and σ²."""
+        ratio = unit * 10**log_ratio
+        scale_var = float(np.sum(squares / (eigenvalues + ratio)) / (n * c))
+        return scale_var, scale_var * ratio
+
+    def at_scale(log_scale_var: float) -> tuple[float, float]:
+        """This s², in units of the targets' own size, and the given σ²."""
+        size = float(np.sum(squares)) / (n * c * unit)
+        return size * 10**log_scale_var, float(noise_std or 0.0) ** 2
+
+    at, limits = (at_ratio, _LOG_RATIOS) if noise_std is None else (at_scale, _LOG_SCALES)
+    scale_var, noise_var = at(minimise(lambda value: -log_likelihood(*at(value)), *limits))
+    return Evidence(log_likelihood(scale_var, noise_var), noise_var**0.5, scale_var**0.5)
+
+
+def has_cheap_kernel(net: Network) -> TypeGuard[LayeredNetwork]:
+    """Whether the exact kernel of one pair costs no more than training does.
+
+    Pooling needs the covariances of all pairs of positions: a million for a small photograph.
+    """
+    return isinstance(net, LayeredNetwork) and net.entries_per_pair() <= _MOST_ENTRIES
+
+
+def training_kernel(net: Network, x: NDArray[Any], which: Which, seed: int = 0) -> NDArray[Any]:
+    """Θ or 𝒦 of one output on x: exact where cheap, else the mean of a few finite draws' own."""
+    if has_cheap_kernel(net):
+        return kernel_matrix(net, which, np.asarray(x, np.float64))
+    inputs = jnp.asarray(x, jnp.float32)
+    part: Part = "all" if which == "ntk" else "readout"
+    gram = jax.jit(lambda key: net.tangent_gram(net.init(key), inputs, part))
+    keys = jax.random.split(jax.random.key(seed), _DRAWS)
+    grams = [np.asarray(gram(key), np.float64) for key in keys]
+    step = net.output_dim
+    return np.mean(grams, axis=0)[::step, ::step]

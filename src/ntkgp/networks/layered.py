@@ -1,0 +1,167 @@
+"""Networks built of layers, both finite and infinite."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from ntkgp.core.typing import Kernels, Metric, Params, Part, Shape
+from ntkgp.networks.layers import Dense, Layer, Serial
+
+
+class ReadoutParams(NamedTuple):
+    """θ = (θ^{≤L}, θ^{L+1})."""
+
+    body: Params
+    readout: Params
+
+
+@dataclass(frozen=True, init=False)
+class LayeredNetwork:
+    """Layers before a linear readout; both finite and infinite.
+
+    Args:
+        input_shape: shape of one input, (features,) or (height, width, channels).
+        body: the layers whose parameters are θ^{≤L}.
+        readout: the last layer, whose parameters are θ^{L+1}.
+
+    >>> net = LayeredNetwork((2,), body=[Dense(64), Erf()], readout=Dense(1))
+    >>> theta = net.init(jax.random.key(0))
+    >>> net.apply(theta, jnp.ones((5, 2))).shape
+    (5, 1)
+    >>> net.kernel(jnp.ones((5, 2)), jnp.ones((4, 2))).ntk.shape
+    (5, 4)
+    """
+
+    input_shape: Shape
+    body: Serial
+    last: Dense
+
+    def __init__(self, input_shape: Sequence[int], body: Sequence[Layer], readout: Dense) -> None:
+        object.__setattr__(self, "input_shape", tuple(int(size) for size in input_shape))
+        object.__setattr__(self, "body", Serial(tuple(body)))
+        object.__setattr__(self, "last", readout)
+        if not isinstance(readout, Dense):
+            raise TypeError(
+                f"readout must be a Dense layer, the last of the network; got {readout!r}."
+            )
+        if len(self.input_shape) not in (1, 3) or min(self.input_shape) < 1:
+            raise ValueError(
+                "input_shape must be (features,) or (height, width, channels), each at least 1; "
+                f"got {self.input_shape}."
+            )
+        if strangers := [layer for layer in self.body.layers if not isinstance(layer, Layer)]:
+            raise ValueError(
+                f"layers must be of ntkgp.layers, such as ntkgp.layers.Relu(); got {strangers[0]!r}."
+            )
+        self.body.gaussian(incoming=False)  # raises where a kernel rule would not hold
+        readout.out_shape(self._features)
+
+    @property
+    def _features(self) -> Shape:
+        """Shape of the readout's input."""
+        return self.body.out_shape(self.input_shape)
+
+    @property
+    def output_dim(self) -> int:
+        return self.last.width
+
+    def init(self, key: Array) -> ReadoutParams:
+        *body, readout = Serial((*self.body.layers, self.last)).init(key, self.input_shape)
+        return ReadoutParams(tuple(body), readout)
+
+    def apply(self, params: ReadoutParams, x: Array) -> Array:
+        return self.last.apply(params.readout, self.body.apply(params.body, x))
+
+    def prior_var(self) -> ReadoutParams:
+        return ReadoutParams(
+            self.body.prior_var(self.input_shape), self.last.prior_var(self._features)
+        )
+
+    def readout(self) -> ReadoutParams:
+        var = self.prior_var()
+        return ReadoutParams(
+            jax.tree.map(lambda _: False, var.body), jax.tree.map(lambda _: True, var.readout)
+        )
+
+    def tangent_gram(
+        self, params: ReadoutParams, x: Array, part: Part = "all", metric: Metric = "prior"
+    ) -> Array:
+        """J Λ Jᵀ layer by layer from one forward and one backward pass, no Jacobian kept.
+
+        For a dense layer with inputs A and output gradients G it is
+        (w_std²/fan_in · A Aᵀ + b_std²) ∘ (G Gᵀ).
+        """
+        n, c = len(x), self.output_dim
+        features = self.body.apply(params.body, x)
+        cotangents = jnp.broadcast_to(jnp.eye(c, dtype=features.dtype), (n, c, c))
+        last, cotangents = self.last.backward(params.readout, features, cotangents, metric)
+        if part == "readout":
+            return last.reshape(n * c, n * c)
+        body, _ = self.body.backward(params.body, x, cotangents, metric)
+        return (body if part == "body" else body + last).reshape(n * c, n * c)
+
+    def kernel(
+        self,
+        x1: Float[Array, "n1 *input"],
+        x2: Float[Array, "n2 *input"],
+        metric: Metric = "prior",
+    ) -> Kernels:
+        """NNGP 𝒦 and NTK Θ of one output between two batches, at infinite width.
+
+        Pure JAX, all at once; `ntkgp.kernels` evaluates it in blocks of bounded memory.
+        """
+        nngp = self._input_covariance(x1, x2)
+        return self._propagate(
+            Kernels(
+                nngp,
+                jnp.zeros_like(nngp),
+                var1=self._input_variance(x1)[:, None],
+                var2=self._input_variance(x2)[None],
+            ),
+            metric,
+        )
+
+    def kernel_diagonal(
+        self, x: Float[Array, "n *input"], metric: Metric = "prior"
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """𝒦(x, x) and Θ(x, x) for each x alone, with no n x n array."""
+
+        def one(point: Array) -> tuple[Array, Array]:
+            cov = self._input_variance(point[None])[None]
+            k = self._propagate(Kernels(cov, jnp.zeros_like(cov), cov, cov), metric)
+            return k.nngp[0, 0], k.ntk[0, 0]
+
+        return jax.vmap(one)(x)
+
+    def _propagate(self, k: Kernels, metric: Metric) -> Kernels:
+        k = self.body.kernel(k, self.input_shape, metric)
+        return self.last.kernel(k, self._features, metric)
+
+    @property
+    def _all_pairs(self) -> bool:
+        return self.body.all_pairs(False)
+
+    def _input_covariance(self, x1: Array, x2: Array) -> Array:
+        """⟨x1, x2⟩ / channels of each pair of inputs, (n1, n2, *positions)."""
+        return self._mean_product("a{p}c,b{q}c->ab{pq}", x1, x2)
+
+    def _input_variance(self, x: Array) -> Array:
+        """⟨x, x⟩ / channels of each input with itself, (n, *positions)."""
+        return self._mean_product("a{p}c,a{q}c->a{pq}", x, x)
+
+    def _mean_product(self, subscripts: str, x1: Array, x2: Array) -> Array:
+        p = "hw"[: len(self.input_shape) - 1]
+        q, pq = ("uv", "hwuv") if self._all_pairs else (p, p)
+        subscripts = subscripts.format(p=p, q=q, pq=pq)
+        return jnp.einsum(subscripts, x1, x2, precision="highest") / self.input_shape[-1]
+
+    def entries_per_pair(self) -> int:
+        """The most numbers that one pair of inputs needs in any layer's covariance."""
+        positions = max(prod(s[:-1]) for s in self.body.in_shapes(self.input_shape))
+        return positions**2 if self._all_pairs else positions

@@ -1,0 +1,1 @@
+"""Predictive distributions and how they are judged: arrays in, arrays out."""

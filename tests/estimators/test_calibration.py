@@ -1,0 +1,107 @@
+"""Target scale, temperature and noise, each against brute force."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize, special
+from sklearn.metrics import log_loss
+
+import ntkgp
+from helpers import without_kernel
+from ntkgp import METHODS, Mixture
+from ntkgp.ensembles.member import Baselearner, member_keys
+from ntkgp.estimators.calibration import (
+    base_target_scale,
+    best_noise_std,
+    best_temperature,
+    initial_second_moment,
+    mean_probabilities,
+)
+
+X = np.random.default_rng(0).normal(size=(6, 3))
+
+
+@pytest.mark.optimised
+@pytest.mark.parametrize("method", ["ntkgp-param", "ntkgp-fn", "rp-param", "rp-fn"])
+def test_zeta_0_is_the_second_moment_of_untrained_members(method):
+    net = ntkgp.mlp(3, 2, width=128)
+    learner = Baselearner(net, METHODS[method], 0.1)
+
+    @jax.jit
+    def squares(index):
+        theta, member = learner.draw(member_keys(1, index))
+        return (learner.predict(theta, member, jnp.asarray(X, jnp.float32)) ** 2).mean()
+
+    sample = np.array([squares(index) for index in range(400)])
+    expected = initial_second_moment(net, METHODS[method], X)
+    std_error = sample.std() / len(sample) ** 0.5
+    assert abs(sample.mean() - expected) < 5 * std_error
+    assert abs(sample.mean() - 2 * expected) > 5 * std_error  # the control
+
+
+def test_zeta_0_of_a_network_without_a_kernel_is_estimated_by_draws():
+    net = ntkgp.mlp(3, 2, width=64)
+    adapted = without_kernel(net)
+    method = METHODS["ntkgp-param"]
+    exact, estimated = (initial_second_moment(n, method, X) for n in (net, adapted))
+    assert estimated == pytest.approx(exact, rel=0.5)
+
+
+def test_scaled_one_hot_targets_have_the_second_moment_zeta_0():
+    kappa = base_target_scale(1.7, 10)
+    targets = kappa * np.eye(10)[np.arange(10)]
+    assert np.mean(targets**2) == pytest.approx(1.7)
+
+
+def logits_and_labels(scale):
+    rng = np.random.default_rng(3)
+    labels = rng.integers(4, size=4000)
+    signal = 2 * np.eye(4)[labels] + rng.normal(size=(4000, 4))
+    return scale * np.stack(
+        [signal + 0.3 * rng.normal(size=signal.shape) for _ in range(3)]
+    ), labels
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0])
+def test_temperature_minimises_the_cross_entropy(scale):
+    """Against scikit-learn's log loss on a fine grid; the smoothing is 1/4000 here."""
+    logits, labels = logits_and_labels(scale)
+    found = best_temperature(logits, labels)
+    grid = scale * np.geomspace(0.3, 3, 201)
+    losses = [log_loss(labels, mean_probabilities(logits, t)) for t in grid]
+    assert log_loss(labels, mean_probabilities(logits, found)) < min(losses) + 1e-4
+
+
+def test_temperature_stays_above_zero_where_no_row_is_wrong():
+    """Ten rows without a mistake: unsmoothed, T → 0 and the probabilities are certainties."""
+    labels = np.arange(10) % 2
+    logits = np.eye(2)[labels][None] * 3.0
+    probabilities = mean_probabilities(logits, best_temperature(logits, labels))
+    assert np.max(probabilities) == pytest.approx(11 / 12, abs=1e-3)
+
+
+def test_mean_probabilities_average_the_softmax_not_the_logits():
+    logits = np.array([[[4.0, 0.0]], [[-4.0, 0.0]]])
+    by_hand = (special.softmax([4.0, 0.0]) + special.softmax([-4.0, 0.0])) / 2
+    np.testing.assert_allclose(mean_probabilities(logits, 1.0)[0], by_hand)
+
+
+def test_noise_maximises_the_held_out_likelihood():
+    rng = np.random.default_rng(4)
+    f = rng.normal(size=(500, 1))
+    means = f + 0.3 * rng.normal(size=(5, 500, 1))
+    y = f + 0.5 * rng.normal(size=f.shape)
+    predicted = Mixture(means, 1.0)
+
+    def negative(std):
+        normal = ntkgp.Normal(predicted.mean, predicted.epistemic_var, std**2)
+        return -np.mean(normal.log_prob(y))
+
+    brute = optimize.minimize_scalar(negative, bounds=(0.01, 2), method="bounded").x
+    assert best_noise_std(predicted, y) == pytest.approx([brute], rel=1e-3)
+    louder = f + 2.0 * rng.normal(size=f.shape)
+    both = Mixture(np.concatenate([means, means], axis=2), 1.0)
+    found = best_noise_std(both, np.concatenate([y, louder], axis=1))
+    assert found[0] == pytest.approx(brute, rel=1e-3)  # each output has its own
+    assert found[1] == pytest.approx(2.0, rel=5 / (2 * 500) ** 0.5)

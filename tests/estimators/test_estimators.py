@@ -1,0 +1,349 @@
+"""The scikit-learn face: its contract, units, distributions, and the paper's classification."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import special
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import check_estimator
+
+import ntkgp
+from helpers import some_slow, without_kernel
+from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
+from ntkgp.estimators.preparation import holdout
+from ntkgp.networks.layers import Conv, Dense, GlobalAvgPool, Relu
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(120, 2)) * [1.0, 50.0] + [0.0, 1000.0]
+SIGNAL = 30 + 10 * np.sin(X[:, 0])
+Y = SIGNAL + RNG.normal(size=120)
+LABELS = np.where(X[:, 0] + 0.3 * RNG.normal(size=120) > 0, "up", "down")
+SMALL = {"members": 2, "width": 16, "min_steps": 1000, "min_epochs": 1, "random_state": 0}
+REGRESSORS = [
+    GPRegressor(random_state=0),
+    EnsembleRegressor(activation="relu", **SMALL),
+]
+CLASSIFIERS = [GPClassifier(random_state=0), EnsembleClassifier(**SMALL)]
+
+
+@pytest.fixture(scope="module", params=REGRESSORS, ids=lambda m: type(m).__name__)
+def regressor(request):
+    return clone(request.param).fit(X, Y)
+
+
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=lambda m: type(m).__name__)
+def classifier(request):
+    return clone(request.param).fit(X, LABELS)
+
+
+@pytest.mark.parametrize("model", REGRESSORS + CLASSIFIERS, ids=lambda m: type(m).__name__)
+def test_scikit_learn_s_own_checks_pass(model):
+    # Smaller programs, because each of the checks' tables is compiled for anew.
+    model = clone(model).set_params(activation="relu", depth=1)
+    if isinstance(model, EnsembleRegressor | EnsembleClassifier):
+        model = model.set_params(members=1, batch_size=1000, min_steps=300)
+    results = check_estimator(model, on_skip=None, on_fail=None)
+    failed = [r for r in results if r["status"] not in ("passed", "skipped")]
+    assert not failed, "\n".join(f"{r['check_name']}: {r['exception']!r}" for r in failed)
+    skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
+    assert skipped <= {"check_array_api_input"}  # which needs an environment variable of SciPy's
+    assert len(results) > 45
+
+
+# Regression
+
+
+def test_regressors_fit_and_know_the_noise(regressor):
+    assert regressor.score(X, SIGNAL) > 0.9
+    # Truth 1 beside a spread of 7; two narrow members count their own error as noise.
+    most = 1.5 if isinstance(regressor, GPRegressor) else 4.0
+    assert 0.6 < regressor.noise_std_[0] < most
+    far = regressor.predict_dist([[6.0, 1000.0]])
+    near = regressor.predict_dist([[0.0, 1000.0]])
+    assert far.epistemic_var[0] > 4 * near.epistemic_var[0]
+
+
+def test_results_are_in_the_user_s_units(regressor):
+    """y and X in other units: the same predictions, in those units."""
+    other = clone(regressor).fit(X * [1e-3, 7.0] + 5, 1e4 * Y - 3)
+    mean, std = regressor.predict(X[:9], return_std=True)
+    mean_2, std_2 = other.predict(X[:9] * [1e-3, 7.0] + 5, return_std=True)
+    np.testing.assert_allclose(mean_2, 1e4 * mean - 3, rtol=2e-3)
+    np.testing.assert_allclose(std_2, 1e4 * std, rtol=2e-2)
+
+
+def test_a_distribution_agrees_with_predict(regressor):
+    dist = regressor.predict_dist(X[:5])
+    mean, std = regressor.predict(X[:5], return_std=True)
+    mean_again, cov = regressor.predict(X[:5], return_cov=True)
+    for each in (mean, mean_again, regressor.predict(X[:5])):
+        np.testing.assert_allclose(each, dist.mean, rtol=1e-6)
+    np.testing.assert_allclose(std, dist.std)
+    np.testing.assert_allclose(np.diag(cov), std**2, rtol=1e-5)
+    np.testing.assert_allclose(dist.var, dist.epistemic_var + dist.noise_var)
+    low, high = dist.interval(0.9)
+    assert (low < mean).all()
+    assert (mean < high).all()
+    assert dist.log_prob(Y[:5]).shape == (5,)
+
+
+def test_samples_have_the_predicted_moments(regressor):
+    n_samples = 4000
+    mean, cov = regressor.predict(X[:4], return_cov=True)
+    samples = regressor.sample_y(X[:4], n_samples, random_state=1)
+    assert samples.shape == (4, n_samples)
+    std_error = np.sqrt(np.diag(cov) / n_samples)
+    assert np.max(np.abs(samples.mean(axis=1) - mean) / std_error) < 5
+    # Of a mixture of two members the fourth moment is at most that of a normal.
+    var = np.diag(cov)
+    cov_error = np.sqrt((np.outer(var, var) + cov**2) / n_samples)
+    assert np.max(np.abs(np.cov(samples) - cov) / cov_error) < 5
+
+
+def test_the_exact_regressor_is_the_posterior_in_other_units():
+    model = GPRegressor(activation="erf", random_state=0).fit(X, Y)
+    x = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = (Y - Y.mean()) / Y.std()
+    candidates = [ntkgp.mlp(2, w_std=w, b_std=b) for w, b in ((1.5, 0.5), (2.5, 1.0))]
+    scale, noise = 1 / model.target_scale_, model.noise_std_[0] / Y.std()
+    matches = []
+    for net in candidates:
+        k = scale**2 * ntkgp.ntk(net, x)
+        weights = np.linalg.solve(k + (noise**2 + 1e-6 * scale**2) * np.eye(120), y)
+        mean = k[:7] @ weights
+        half = np.linalg.solve(k + (noise**2 + 1e-6 * scale**2) * np.eye(120), k[:, :7])
+        var = np.diag(k)[:7] - np.sum(k[:, :7] * half, axis=0) + noise**2
+        found = model.predict(X[:7], return_std=True)
+        expected = Y.mean() + Y.std() * mean, Y.std() * np.sqrt(var)
+        matches.append(np.allclose(found[0], expected[0]) and np.allclose(found[1], expected[1]))
+    assert matches.count(True) == 1
+
+
+def test_the_network_of_highest_evidence_is_chosen():
+    x = np.linspace(-2, 2, 80)[:, None]
+    auto = GPRegressor(random_state=0).fit(x, np.sin(2 * x[:, 0]))
+    each = [
+        GPRegressor(activation=name, random_state=0).fit(x, np.sin(2 * x[:, 0]))
+        for name in ("relu", "erf")
+    ]
+    relu, erf = (model.evidence_ for model in each)
+    assert auto.evidence_ == erf > relu + 10  # the sine is smooth
+    assert auto.fitted_network() == each[1].fitted_network()
+
+
+def test_several_targets(regressor):
+    both = clone(regressor).fit(X, np.stack([Y, -100 * Y], axis=1))
+    mean, std = both.predict(X[:6], return_std=True)
+    assert mean.shape == std.shape == (6, 2)
+    np.testing.assert_allclose(mean[:, 1], -100 * mean[:, 0], rtol=0.1)
+    if isinstance(regressor, GPRegressor):  # of two members each target has its own spread
+        np.testing.assert_allclose(std[:, 1], 100 * std[:, 0], rtol=1e-6)
+    assert both.predict(X[:6], return_cov=True)[1].shape == (6, 6, 2)
+    assert both.sample_y(X[:6], 3).shape == (6, 2, 3)
+    with pytest.raises(ValueError, match="noise_std"):
+        clone(regressor).set_params(noise_std=0.1).fit(X, np.stack([Y, Y], axis=1))
+
+
+def test_targets_have_a_noise_each():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(300, 2))
+    y = np.stack([x[:, 0] + 0.05 * rng.normal(size=300), x[:, 1] + rng.normal(size=300)], axis=1)
+    model = EnsembleRegressor(activation="relu", **SMALL).fit(x, y)
+    quiet, loud = model.noise_std_
+    assert loud > 3 * quiet
+    np.testing.assert_allclose(model.predict_dist(x[:2]).noise_var, [[quiet**2, loud**2]] * 2)
+
+
+def test_members_are_kept_in_the_distribution():
+    model = EnsembleRegressor(activation="relu", **SMALL).fit(X, Y)
+    dist = model.predict_dist(X[:5])
+    np.testing.assert_allclose(dist.members.mean(axis=0), dist.mean)
+    np.testing.assert_allclose(dist.members.var(axis=0), dist.epistemic_var)
+
+
+@pytest.mark.parametrize("n_classes", [2, 9])
+def test_every_class_has_a_row_to_train_on(n_classes):
+    labels = np.r_[np.zeros(21 - n_classes, int), np.arange(n_classes)]
+    train, held_out = holdout(len(labels), 0.5, np.random.default_rng(0), labels)
+    assert set(labels[train]) == set(labels)
+    assert sorted([*train, *held_out]) == list(range(len(labels)))
+    assert len(held_out) >= 5
+
+
+def test_a_heteroscedastic_regressor_has_a_noise_for_each_row():
+    rng = np.random.default_rng(2)
+    x = rng.uniform(-1, 1, (400, 1))
+    y = 100 * x[:, 0] + np.where(x[:, 0] > 0, 30, 3) * rng.standard_normal(400)
+    options = SMALL | {"min_steps": 1500}
+    model = EnsembleRegressor(heteroscedastic=True, activation="relu", **options).fit(x, y)
+    quiet, loud = np.sqrt(model.predict_dist([[-0.5], [0.5]]).noise_var)
+    assert loud > 2 * quiet
+    assert model.noise_std_ is None
+
+
+def test_a_given_noise_level_is_used(regressor):
+    model = clone(regressor).set_params(noise_std=2.5).fit(X, Y)
+    np.testing.assert_allclose(model.predict_dist(X[:3]).noise_var, 2.5**2, rtol=1e-5)
+    assert model.evidence_ < regressor.evidence_  # the best noise is another
+    with pytest.raises(ValueError, match="noise_std"):
+        clone(regressor).set_params(noise_std=-1.0).fit(X, Y)
+
+
+# Classification
+
+
+def test_classifiers_learn_and_average_their_members(classifier):
+    assert classifier.score(X, LABELS) > 0.85
+    each = classifier.predict_members_proba(X[:5])
+    np.testing.assert_allclose(each.mean(axis=0), classifier.predict_proba(X[:5]), rtol=1e-12)
+    np.testing.assert_allclose(each.sum(axis=-1), 1)
+    best = classifier.classes_[classifier.predict_proba(X[:5]).argmax(axis=1)]
+    np.testing.assert_array_equal(classifier.predict(X[:5]), best)
+
+
+def test_the_target_scale_is_the_paper_s(classifier):
+    """κ² = C ζ₀ with ζ₀ the mean of Θ(x, x) on the standardised training inputs."""
+    x = (X - X.mean(axis=0)) / X.std(axis=0)
+    net = ntkgp.mlp(2, activation=Relu(), w_std=2**0.5, b_std=0.5)
+    zeta_0 = ntkgp.ntk(net, x, diagonal=True).mean()
+    assert classifier.zeta_0_ == pytest.approx(zeta_0)
+    assert classifier.kappa_**2 == pytest.approx(2 * zeta_0)
+    fixed = clone(classifier).set_params(target_scale=3.0).fit(X, LABELS)
+    assert fixed.kappa_ == 3.0
+
+
+def test_the_target_scale_is_tuned_on_a_grid():
+    """The one of highest accuracy on the held-out rows, which every fit of this seed shares."""
+    grid = (1e-6, 1.0)  # targets far below the prior's size drown in the noise
+    model = GPClassifier(random_state=0, samples=10)
+    tuned = clone(model).set_params(target_scale_grid=grid).fit(X, LABELS)
+    assert tuned.kappa_**2 == pytest.approx(2 * tuned.zeta_0_)
+    reversed_grid = clone(model).set_params(target_scale_grid=grid[::-1]).fit(X, LABELS)
+    assert reversed_grid.kappa_ == tuned.kappa_
+    for bad in ((), (-1.0,)):
+        with pytest.raises(ValueError, match="target_scale"):
+            clone(model).set_params(target_scale_grid=bad).fit(X, LABELS)
+    with pytest.raises(ValueError, match="validation_fraction"):
+        clone(tuned).set_params(validation_fraction=0).fit(X, LABELS)
+
+
+def test_an_ensemble_s_probabilities_are_its_members_softmax():
+    model = EnsembleClassifier(**SMALL).fit(X, LABELS)
+    x = (X[:4] - X.mean(axis=0)) / X.std(axis=0)
+    logits = model.ensemble_.outputs(x).astype(float) / model.temperature_
+    np.testing.assert_allclose(
+        model.predict_proba(X[:4]), special.softmax(logits, axis=-1).mean(axis=0), rtol=1e-5
+    )
+
+
+def test_the_exact_classifier_s_probabilities_are_the_integral():
+    """∫ softmax(z/T) p(dz) by quadrature; two classes need only the difference of two normals."""
+    model = GPClassifier(samples=20_000, random_state=0).fit(X, LABELS)
+    new = np.array([[0.2, 1000.0], [4.0, 1000.0], [0.5, 1300.0], [-2.0, 700.0]])
+    law = model.posterior_.predict((new - X.mean(axis=0)) / X.std(axis=0))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    gap = (law.mean[:, 1] - law.mean[:, 0]) / model.temperature_
+    spread = np.sqrt(law.epistemic_var.sum(axis=1)) / model.temperature_
+    second = special.expit(gap[:, None] + spread[:, None] * nodes) @ weights / weights.sum()
+    found = model.predict_proba(new)[:, 1]
+    std_error = 0.5 / 20_000**0.5
+    assert np.max(np.abs(found - second)) < 5 * std_error
+    assert (
+        np.max(np.abs(special.expit(gap) - second)) > 5 * std_error
+    )  # the control: the mean alone
+
+
+# What a user does with an estimator
+
+
+def test_runs_repeat_by_random_state(regressor):
+    if isinstance(regressor, EnsembleRegressor):
+        same, again = (clone(regressor).fit(X, Y).predict(X[:5]) for _ in range(2))
+        np.testing.assert_array_equal(same, again)
+        other = clone(regressor).set_params(random_state=1).fit(X, Y).predict(X[:5])
+        assert np.abs(other - same).max() > 0
+    state = np.random.RandomState(3)
+    seeds = {clone(regressor).set_params(random_state=state).fit(X, Y).seed_ for _ in range(2)}
+    assert len(seeds) == 2
+
+
+def test_frames_of_pandas_and_polars_give_what_arrays_give(regressor):
+    mean = regressor.predict(X[:5])
+    for frame in (pd.DataFrame(X, columns=["a", "b"]), pl.DataFrame(X, schema=["a", "b"])):
+        model = clone(regressor).fit(frame, Y)
+        assert list(model.feature_names_in_) == ["a", "b"]
+        np.testing.assert_allclose(model.predict(frame[:5]), mean, rtol=1e-6)
+
+
+def test_estimators_work_inside_scikit_learn():
+    pipeline = make_pipeline(PolynomialFeatures(2), GPRegressor(random_state=0))
+    assert cross_val_score(pipeline, X, Y, cv=2).mean() > 0.8
+    search = GridSearchCV(GPRegressor(random_state=0), {"law": ["ntkgp", "nngp"]}, cv=2)
+    assert search.fit(X, Y).best_score_ > 0.8
+
+
+@pytest.mark.parametrize("law", ntkgp.LAWS)
+def test_every_law_has_estimators(law):
+    model = GPRegressor(law, random_state=0).fit(X, Y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
+    assert GPClassifier(law, random_state=0).fit(X, LABELS).score(X, LABELS) > 0.8
+
+
+@pytest.mark.parametrize("method", some_slow(ntkgp.METHODS, fast=("ntkgp-fn", "deep-ensemble")))
+def test_every_method_has_estimators(method):
+    model = EnsembleRegressor(method, activation="relu", **SMALL).fit(X, Y)
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+    assert model.score(X, SIGNAL) > (0.0 if method == "nngp" else 0.5)  # 16 fixed features
+
+
+def test_unknown_names_are_refused_in_words():
+    with pytest.raises(ValueError, match="ntkgp-param"):
+        EnsembleRegressor("ntkgp-parm").fit(X, Y)
+    with pytest.raises(ValueError, match="randomised-prior"):
+        GPRegressor("rp").fit(X, Y)
+    with pytest.raises(ValueError, match="erf"):
+        GPRegressor(activation="tanh").fit(X, Y)
+    bad = {"width": 0, "batch_size": 0, "min_steps": 0, "validation_fraction": 0.9}
+    for name, value in bad.items():
+        with pytest.raises(ValueError, match=name):
+            EnsembleRegressor(activation="relu", **{name: value}).fit(X, Y)
+    with pytest.raises(ValueError, match="noise_std"):
+        EnsembleRegressor(heteroscedastic=True, noise_std=1.0).fit(X, Y)
+
+
+def test_a_network_of_one_s_own():
+    def factory(input_shape, output_dim):
+        return without_kernel(ntkgp.mlp(input_shape[0], output_dim, width=8))
+
+    model = EnsembleRegressor(network=factory, **SMALL).fit(X, Y)
+    assert model.score(X, SIGNAL) > 0.5
+    with pytest.raises(TypeError, match="LayeredNetwork"):
+        GPRegressor(network=factory).fit(X, Y)
+    with pytest.raises(ValueError, match="2 outputs"):
+        EnsembleClassifier(network=ntkgp.mlp(2, 1, width=4)).fit(X, LABELS)
+    with pytest.raises(TypeError, match="network"):
+        EnsembleRegressor(network=lambda shape, c: None).fit(X, Y)
+
+
+def test_images_need_a_network_and_get_one_scale():
+    images = RNG.normal(3, 2, size=(30, 4, 4, 1))
+    labels = images.mean(axis=(1, 2, 3)) > 3
+
+    def conv(input_shape, output_dim):
+        return ntkgp.LayeredNetwork(
+            input_shape, [Conv(4), Relu(), GlobalAvgPool()], Dense(output_dim)
+        )
+
+    model = GPClassifier(network=conv, random_state=0).fit(images, labels)
+    assert model.x_scaler_.mean.size == 1
+    assert model.predict_proba(images[:3]).shape == (3, 2)
+    with pytest.raises(ValueError, match="network"):
+        GPClassifier().fit(images, labels)
+    with pytest.raises(ValueError, match="shape"):
+        model.predict(images[:, :, :3])

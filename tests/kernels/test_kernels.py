@@ -1,0 +1,190 @@
+"""Kernel matrices: blocks, precision, symmetry, memory; the empirical NTK against a whole Jacobian."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ntkgp
+from helpers import architectures, dense_jacobian, flat, inputs_for
+from ntkgp import kernels as kernel_module
+from ntkgp.kernels import empirical
+from ntkgp.networks.protocol import scale
+
+ARCHITECTURES = architectures(8)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_blocks_equal_the_whole(name):
+    net = ARCHITECTURES[name]
+    x1, x2 = inputs_for(net, 5), inputs_for(net, 7, seed=1)
+    whole = ntkgp.kernel_matrices(net, x1, x2)
+    pair = kernel_module._BUFFERS * 8 * net.entries_per_pair()  # bytes of one pair of inputs
+    blocked = ntkgp.kernel_matrices(net, x1, x2, block_bytes=4 * pair)
+    with jax.enable_x64(True):
+        at_once = jax.jit(net.kernel)(jnp.asarray(x1), jnp.asarray(x2))
+    for which in ("nngp", "ntk"):
+        np.testing.assert_allclose(getattr(blocked, which), getattr(whole, which), rtol=1e-13)
+        np.testing.assert_allclose(getattr(whole, which), getattr(at_once, which), rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_symmetric_matrices_are_symmetric_and_their_diagonal_is_exact(name, dtype):
+    net = ARCHITECTURES[name]
+    x = inputs_for(net, 5).astype(dtype)
+    # Between two sets, equal points have an angle of √eps, not 0, in a kernel with an arc cosine.
+    tolerance = 2e-5 if dtype == np.float32 else 1e-7
+    pair = kernel_module._BUFFERS * np.dtype(dtype).itemsize * net.entries_per_pair()
+    matrices = ntkgp.kernel_matrices(net, x, block_bytes=4 * pair)
+    diagonals = ntkgp.kernel_matrices(net, x, diagonal=True)
+    precise = ntkgp.kernel_matrices(net, x.astype(np.float64), x.astype(np.float64))
+    for matrix, diagonal, expected in zip(matrices, diagonals, precise, strict=True):
+        np.testing.assert_array_equal(matrix, matrix.T)
+        np.testing.assert_allclose(np.diag(matrix), diagonal, rtol=10 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(matrix, expected, rtol=tolerance)
+
+
+def test_each_kernel_alone_is_that_of_both():
+    net = ARCHITECTURES["residual"]
+    x1, x2 = inputs_for(net, 5), inputs_for(net, 5, seed=1)
+    for which, function in {"nngp": ntkgp.nngp, "ntk": ntkgp.ntk}.items():
+        expected = getattr(ntkgp.kernel_matrices(net, x1, x2), which)
+        np.testing.assert_allclose(function(net, x1, x2), expected, rtol=1e-13)
+        np.testing.assert_array_equal(
+            kernel_module.kernel_matrix(net, which, x1, x2), function(net, x1, x2)
+        )
+
+
+def test_each_symmetric_block_is_computed_once(monkeypatch):
+    net, calls, original = ntkgp.mlp(3, width=8), [], kernel_module._block
+    monkeypatch.setattr(kernel_module, "_block", lambda *a: calls.append(1) or original(*a))
+    ntkgp.ntk(
+        net, inputs_for(net, 12), block_bytes=2 * kernel_module._BUFFERS * 8 * 16
+    )  # blocks of 4 x 4
+    assert len(calls) == 6  # 3 on the diagonal, 3 above it
+
+
+def test_no_block_is_larger_than_its_budget(monkeypatch):
+    net, shapes, original = ntkgp.myrtle((8, 8, 3), depth=5, channels=2), [], kernel_module._block
+
+    def spy(net, x1, x2, which, metric):
+        shapes.append(len(x1) * len(x2) * net.entries_per_pair() * 8)
+        return original(net, x1, x2, which, metric)
+
+    monkeypatch.setattr(kernel_module, "_block", spy)
+    ntkgp.ntk(net, inputs_for(net, 5), block_bytes=2**20)
+    assert max(shapes) * kernel_module._BUFFERS <= 2**20
+
+
+@pytest.mark.parametrize("name", ["erf", "residual", "conv-flatten", "conv-residual", "myrtle"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_memory_is_within_the_budget(name, dtype):
+    """XLA's own count of the temporary memory of one block."""
+    net = {**ARCHITECTURES, "myrtle": ntkgp.myrtle((8, 8, 3), depth=5, channels=2)}[name]
+    side = kernel_module.block_side(net, dtype, 10**6, 2**24)
+    with kernel_module.precision(dtype):
+        x = jax.ShapeDtypeStruct((side, *net.input_shape), dtype)
+        compiled = kernel_module._block.lower(net, x, x, ("nngp", "ntk"), "prior").compile()
+    assert side > 1
+    assert compiled.memory_analysis().temp_size_in_bytes < 2**24
+
+
+def test_float64_needs_no_flag_and_changes_none():
+    net = ntkgp.mlp(2, width=8)
+    x = inputs_for(net, 3)
+    before = jax.config.jax_enable_x64
+    assert ntkgp.ntk(net, x).dtype == np.float64
+    assert ntkgp.ntk(net, x.astype(np.float32)).dtype == np.float32
+    assert ntkgp.ntk(net, x, dtype=np.float32).dtype == np.float32
+    assert ntkgp.ntk(net, [[1, 2], [3, 4]]).dtype == np.float64
+    assert jax.config.jax_enable_x64 == before
+    assert jnp.ones(1, float).dtype == jnp.float32
+
+
+def test_a_second_call_of_the_same_shape_compiles_nothing():
+    net = ntkgp.mlp(2, width=9)
+    ntkgp.ntk(net, inputs_for(net, 6))
+    compiled = kernel_module._block._cache_size()
+    ntkgp.ntk(ntkgp.mlp(2, width=9), inputs_for(net, 6, seed=1))
+    assert kernel_module._block._cache_size() == compiled
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        ([[1.0, np.nan]], "row 0"),
+        ([[0.0, 1.0], [np.inf, 1.0]], "row 1"),
+        ([[1.0, 2.0, 3.0]], r"\(n, 2\)"),
+        ([1.0, 2.0], r"\(n, 2\)"),
+        (np.zeros((0, 2)), "no rows"),
+        ([["a", "b"]], "numbers"),
+    ],
+)
+def test_bad_inputs_are_refused_in_words(x, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        ntkgp.ntk(ntkgp.mlp(2, width=8), x)
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(1e10, np.float32), (1e80, np.float64)])
+def test_kernels_that_overflow_are_refused_in_words(size, dtype):
+    net = architectures(8)["relu"]
+    with pytest.raises(ValueError, match="Standardise"):
+        ntkgp.ntk(net, np.full((2, 3), size), dtype=dtype)
+
+
+def test_a_second_empirical_ntk_compiles_nothing():
+    net = ntkgp.mlp(2, width=5)
+    params, x = net.init(jax.random.key(0)), jnp.ones((3, 2))
+    ntkgp.empirical_ntk(net.apply, params, x)
+    compiled = empirical._jacobian_rows._cache_size()
+    ntkgp.empirical_ntk(net.apply, params, x + 1)
+    assert empirical._jacobian_rows._cache_size() == compiled
+
+
+def test_bad_options_are_refused_in_words():
+    net, x = ntkgp.mlp(2, width=8), np.ones((1, 2))
+    with pytest.raises(ValueError, match="float32"):
+        ntkgp.ntk(net, x, dtype=np.int32)
+    with pytest.raises(ValueError, match="leave x2 out"):
+        ntkgp.ntk(net, x, x, diagonal=True)
+    with pytest.raises((ValueError, TypeError), match="metric"):
+        ntkgp.ntk(net, x, metric="fisher")
+
+
+@pytest.mark.parametrize("budget_rows", [4, 10, 1000])
+def test_empirical_ntk_equals_the_jacobian_product(budget_rows):
+    net = ntkgp.mlp(2, 3, width=6)
+    params = net.init(jax.random.key(0))
+    x1, x2 = (jnp.asarray(inputs_for(net, n, seed=n), jnp.float32) for n in (4, 3))
+    row_bytes = 4 * sum(leaf.size for leaf in jax.tree.leaves(params))
+    j1, j2 = dense_jacobian(net.apply, params, x1), dense_jacobian(net.apply, params, x2)
+    plain = ntkgp.empirical_ntk(net.apply, params, x1, x2, jacobian_bytes=budget_rows * row_bytes)
+    np.testing.assert_allclose(plain, j1 @ j2.T, rtol=1e-4, atol=1e-5)
+    weighted = ntkgp.empirical_ntk(net.apply, params, x1, x2, weights=net.prior_var())
+    np.testing.assert_allclose(
+        weighted, (j1 * flat(net.prior_var(), params)) @ j2.T, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_empirical_ntk_before_the_readout_is_all_less_the_readout():
+    net = architectures(8, "standard")["conv-pool"]
+    params = net.init(jax.random.key(0))
+    x = jnp.asarray(inputs_for(net, 3), jnp.float32)
+    body = scale(net, net.prior_var(), body=1.0, head=0.0)
+    before = ntkgp.empirical_ntk(net.apply, params, x, weights=body)
+    np.testing.assert_allclose(before, net.tangent_gram(params, x, "body"), rtol=1e-4, atol=1e-5)
+
+
+def test_empirical_ntk_takes_any_function_of_parameters():
+    x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    gram = ntkgp.empirical_ntk(lambda w, x: x @ w["a"], {"a": jnp.ones((2, 1))}, x)
+    np.testing.assert_allclose(gram, x @ x.T)
+
+
+def test_a_budget_below_four_rows_is_refused_in_words():
+    net = ntkgp.mlp(2, width=8)
+    with pytest.raises(ValueError, match="four rows"):
+        ntkgp.empirical_ntk(
+            net.apply, net.init(jax.random.key(0)), jnp.ones((2, 2)), jacobian_bytes=10
+        )
