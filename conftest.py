@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from jaxtyping import install_import_hook
 
-# Types are checked at run time, shapes included, and only under pytest. Not so in the estimators,
-# which take whatever a user gives them and must answer in their own words.
-PARTS = {path.stem for path in (Path(__file__).parent / "src" / "ntkgp").iterdir()}
+# Types are checked at run time, shapes included, and only under pytest. Not so where whatever a
+# user gives must be answered in words.
+IN_WORDS = ("estimators", "ensembles/fit.py")
+SOURCE = Path(__file__).parent / "src" / "ntkgp"
+PATHS = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")]
+CHECKED = [path for path in PATHS if not path.startswith(IN_WORDS) and "__init__" not in path]
 install_import_hook(
-    [f"ntkgp.{part}" for part in PARTS - {"estimators", "__init__"}], "beartype.beartype"
+    ["ntkgp." + path.removesuffix(".py").replace("/", ".") for path in CHECKED], "beartype.beartype"
 )
 
 

@@ -145,4 +145,4 @@ def some_slow(values, fast):
 def training_set(learner, keys, member, x, y):
     """One member's view of the data, as every trainer makes it."""
     delta = None if learner.method.offset is None else learner.offset(member, x)
-    return TrainingSet(x, y, learner.target_noise(keys.noise, y), delta)
+    return TrainingSet(x, y, learner.target_noise(keys.noise, y), delta, jnp.ones(len(x)))

@@ -129,14 +129,14 @@ def test_a_heteroscedastic_ensemble_finds_the_noise():
     net = ntkgp.mlp(1, 2, width=32, b_std=0.5)  # without bias an erf network is odd in x
     train = partial(ntkgp.fit, net, members=2)
     trainer = Descent(optax.adam(5e-3), epochs=60, batch_size=50)
-    ensemble = train(x[:500], y[:500], heteroscedastic=True, trainer=trainer)
+    ensemble = train(x[:500], y[:500], noise=LearnedNoise(), trainer=trainer)
     std = np.sqrt(ensemble.predict(np.array([[-0.5], [0.5]])).noise_var[:, 0])
     assert 0.03 < std[0] < 0.12
     assert 0.35 < std[1] < 0.55
     stopped = train(
         x[:500],
         y[:500],
-        heteroscedastic=True,
+        noise=LearnedNoise(),
         trainer=trainer,
         validation=(x[500:], y[500:]),
     )
@@ -149,6 +149,6 @@ def test_a_heteroscedastic_ensemble_finds_the_noise():
 def test_gauss_newton_refuses_learned_noise():
     x = np.linspace(-1, 1, 5)[:, None]
     with pytest.raises(ValueError, match="Descent"):
-        ntkgp.fit(ntkgp.mlp(1, 2, width=4), x, x, heteroscedastic=True, trainer=ntkgp.GaussNewton())
+        ntkgp.fit(ntkgp.mlp(1, 2, width=4), x, x, noise=LearnedNoise(), trainer=ntkgp.GaussNewton())
     with pytest.raises(ValueError, match="two outputs for each target"):
-        ntkgp.fit(ntkgp.mlp(1, 3, width=4), x, x, heteroscedastic=True)
+        ntkgp.fit(ntkgp.mlp(1, 3, width=4), x, x, noise=LearnedNoise())

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.methods import Method
-from ntkgp.ensembles.noise import ConstantNoise, NoiseModel
+from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.networks.protocol import Network, squared_norm
 
 
@@ -38,7 +38,7 @@ class Member(NamedTuple):
 
 
 class TrainingSet(NamedTuple):
-    """One member's view of the data: its own noise, and δ on the inputs, computed once."""
+    """What one member learns from: the data, its own noise, and δ on the inputs."""
 
     x: Float[Array, "n *input"]
     y: Float[Array, "n c"]
@@ -46,11 +46,8 @@ class TrainingSet(NamedTuple):
     """ε of y' = y + σε, drawn once for the member; 0 where the method trains on y itself."""
     delta: Float[Array, "n outputs"] | None
     """None for methods without."""
-
-
-@partial(jax.jit, static_argnums=0)
-def _init(net: Network, key: Array) -> Params:
-    return net.init(key)
+    weight: Float[Array, " n"]
+    """1 for an example, 0 for a row that only fills up the array."""
 
 
 @partial(
@@ -72,7 +69,7 @@ class Baselearner:
     """σ; of no effect where the network learns it."""
     weight_decay: float | Array = 0.0
     """½ · weight_decay · ‖θ‖² added to the loss, for deep ensembles only."""
-    noise: NoiseModel = field(default_factory=ConstantNoise)
+    noise: Noise = field(default_factory=ConstantNoise)
 
     @property
     def target_dim(self) -> int:
@@ -89,7 +86,7 @@ class Baselearner:
                 "without noise there is no regulariser, and their start is no draw from the prior. "
                 "Use rp-param or ntkgp-param for noise-free data, or a small value such as 1e-3."
             )
-        if self.weight_decay < 0 or (self.weight_decay and self.method.anchor):
+        if self.weight_decay < 0 or (self.weight_decay and not self.method.takes_weight_decay):
             raise ValueError(
                 "weight_decay must be ≥ 0, and 0 for methods with a regulariser of their own (all "
                 f"but deep-ensemble); got {self.weight_decay!r}."
@@ -101,14 +98,13 @@ class Baselearner:
             )
         return self
 
-    # The draws are compiled apart, so that one compilation of init serves θ₀, θ̃ and every method.
-
     def draw(self, keys: MemberKeys) -> tuple[Params, Member]:
         """θ₀ ~ init(·), where training starts, and the member's fixed draws."""
-        theta_0 = _init(self.net, keys.init)  # θ₀ ~ init(·)
-        theta_tilde = (
-            _init(self.net, keys.tilde) if self.method.needs_tilde else None
-        )  # θ̃ ~ init(·)
+        if self.method.needs_tilde:  # both in one call, which halves the program
+            both = jax.vmap(self.net.init)(jnp.stack([keys.init, keys.tilde]))
+            theta_0, theta_tilde = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
+        else:
+            theta_0, theta_tilde = self.net.init(keys.init), None
         keep_init = self.method.anchor == "init" or self.method.needs_init
         return theta_0, Member(theta_0 if keep_init else None, theta_tilde)
 
@@ -183,4 +179,5 @@ class Baselearner:
         outputs = self.model(theta, member, batch.x)
         if batch.delta is not None:
             outputs = outputs + batch.delta
-        return jnp.mean(self.noise.loss(batch.y, batch.epsilon, outputs, self.noise_std))
+        losses = self.noise.loss(batch.y, batch.epsilon, outputs, self.noise_std)
+        return jnp.sum(batch.weight * losses) / jnp.sum(batch.weight)

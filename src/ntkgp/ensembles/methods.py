@@ -1,13 +1,25 @@
 """The methods of the paper as values: what each adds to a network and what it pulls it towards."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import jax
 from jax import Array
 
 from ntkgp.core.typing import Params, Part
 from ntkgp.networks.protocol import Network, scale
+
+
+@runtime_checkable
+class Offset(Protocol):
+    """The untrainable δ(x) of a method; a frozen dataclass, so that it is static under `jax.jit`."""
+
+    @property
+    def tangent_at_init(self) -> bool:
+        """Whether δ needs θ₀."""
+
+    def __call__(self, net: Network, theta_0: Params, theta_tilde: Params, x: Array) -> Array:
+        """δ(x), (n, output_dim). `theta_0` is None where `tangent_at_init` is False."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +53,26 @@ class Tangent:
 
 @dataclass(frozen=True)
 class Method:
-    """One way to train a baselearner f̃(x, θ) = model(x, θ) + δ(x)."""
+    """One way to train a baselearner f̃(x, θ) = model(x, θ) + δ(x).
+
+    `METHODS` has the paper's. One of your own works wherever a name does:
+
+    >>> heavy_prior = Method("ntkgp", anchor="init", offset=Tangent(body=2.0, head=0.0))
+    >>> x = np.linspace(-1, 1, 8)[:, None]
+    >>> len(ntkgp.fit(ntkgp.mlp(1, width=16), x, x, method=heavy_prior, members=2))
+    2
+    """
 
     law: str
     """The row of Table 1 that the paper gives for it, a name in `LAWS`.
 
-    Exact at infinite width for anchor "init" and None. With anchor "zero" training leaves the
-    linearised regime (Appendix E), and the law is what the method aims at.
+    Exact at infinite width for anchor "init" and None; for None, which deep ensembles have, under
+    gradient flow to the end. With anchor "zero" training leaves the linearised regime
+    (Appendix E), and the law is what the method aims at.
     """
     anchor: Literal["init", "zero"] | None
     """½‖θ - θ₀‖²_Λ, ½‖θ‖²_Λ, or no regulariser; with one, targets are y + σε."""
-    offset: PriorNetwork | Tangent | None = None
+    offset: Offset | None = None
     """The untrainable δ(x), or nothing."""
     model: Literal["network", "tangent"] = "network"
     """f(x, θ), or its linearisation ∇f(x, θ̃) θ."""
@@ -73,6 +94,16 @@ class Method:
         """Whether f̃ needs the second draw θ̃."""
         return self.offset is not None or self.model == "tangent"
 
+    @property
+    def takes_weight_decay(self) -> bool:
+        """Whether plain weight decay may regularise it: only where no prior does."""
+        return self.anchor is None
+
+    @property
+    def prior_draws(self) -> int:
+        """How many draws of its law's prior f̃ is the sum of before training (Appendix E)."""
+        return 2 if self.anchor == "zero" else 1
+
 
 METHODS: dict[str, Method] = {
     "deep-ensemble": Method("deep-ensemble", anchor=None),
@@ -89,8 +120,21 @@ COMPARED = ("deep-ensemble", "rp-param", "rp-fn", "ntkgp-param", "ntkgp-fn")
 """Those that the paper compares on real data."""
 
 
-def get_method(name: str) -> Method:
-    """The method of that name, or an error that lists them."""
-    if name not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {name!r}.")
-    return METHODS[name]
+def get_method(method: str | Method) -> Method:
+    """A method by its name, or one of the user's own; else an error that lists the names."""
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str) or method not in METHODS:
+        raise ValueError(
+            f"method must be one of {', '.join(METHODS)}, or an ntkgp.Method; got {method!r}."
+        )
+    return METHODS[method]
+
+
+def name_of(method: Method) -> str:
+    """Its name in `METHODS`, or its own representation.
+
+    >>> name_of(METHODS["rp-fn"])
+    'rp-fn'
+    """
+    return next((name for name, known in METHODS.items() if known == method), repr(method))

@@ -1,6 +1,7 @@
 """Observation noise: one σ given in advance, or a σ(x) that the network learns (Section 3.3)."""
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,45 @@ MIN_VAR = 1e-6
 """Added to every learned variance, so that no point can claim to be free of noise."""
 
 
+@runtime_checkable
+class Noise(Protocol):
+    """How targets scatter around the function; a frozen dataclass, so static under `jax.jit`.
+
+    `outputs` are the network's (..., n, heads · c), first the c means; `noise_std` is the σ of `fit`.
+    """
+
+    @property
+    def heads(self) -> int:
+        """Network outputs for each target."""
+
+    @property
+    def least_squares(self) -> bool:
+        """Whether the loss is ½‖y + σε - f̃‖², which Gauss-Newton solves."""
+
+    @property
+    def exact_gradient(self) -> bool:
+        """Whether the loss's gradient is the derivative of its value, as line searches need."""
+
+    def mean(self, outputs: Array) -> Array:
+        """The predicted means, (..., n, c)."""
+
+    def var(self, outputs: Array, noise_std: float | Array) -> Array:
+        """The noise variance of each prediction, (..., n, c)."""
+
+    def unit(self, noise_std: float | Array) -> float | Array:
+        """The loss is the negative log density times this."""
+
+    def loss(self, y: Array, epsilon: Array, outputs: Array, noise_std: float | Array) -> Array:
+        """The loss of each example, (..., n), given the member's own noise ε ~ N(0, 1) (n, c)."""
+
+
 @dataclass(frozen=True)
 class ConstantNoise:
     """y' = y + σε with one σ for all x; the network's outputs are the mean."""
 
     heads = 1
-    """Network outputs for each target."""
+    least_squares = True
+    exact_gradient = True
 
     def mean(self, outputs: Float[Array, "*k n c"]) -> Float[Array, "*k n c"]:
         return outputs
@@ -28,7 +62,7 @@ class ConstantNoise:
         return jnp.full_like(outputs, noise_std) ** 2
 
     def unit(self, noise_std: float | Array) -> float | Array:
-        """The loss is the negative log density times this: σ², so that σ = 0 has a loss too."""
+        """σ², so that σ = 0 has a loss too."""
         return noise_std**2
 
     def loss(
@@ -46,6 +80,8 @@ class LearnedNoise:
     """
 
     heads = 2
+    least_squares = False
+    exact_gradient = False
 
     def mean(self, outputs: Float[Array, "*k n twice"]) -> Float[Array, "*k n c"]:
         return jnp.split(outputs, 2, axis=-1)[0]
@@ -64,9 +100,9 @@ class LearnedNoise:
         """(y' - f̃)² / 2σ²(x) + ½ log σ²(x) of each example, summed over targets (Eq. 12).
 
         That is the value. The gradient is not its derivative: y' = y + σ(x)ε is taken as data,
-        the mean is fitted to y' at the σ(x) of the moment, and σ(x) to the residuals of y itself.
-        Were σ(x) fitted to those of y', which hold σ²(x) already, it would grow without end; were
-        σ(x) differentiated within y', it would vanish as soon as the mean interpolates y'.
+        the mean is fitted to y' at the current σ(x), and σ(x) to the residuals of y itself.
+        The residuals of y' hold σ²(x) already: fitted to them, σ(x) would grow without end.
+        Differentiated within y', σ(x) would vanish as soon as the mean interpolates y'.
         """
         mean, var = self.mean(outputs), self.var(outputs, noise_std)
         fixed_mean, fixed_var = jax.lax.stop_gradient((mean, var))
@@ -76,6 +112,3 @@ class LearnedNoise:
         value = jax.lax.stop_gradient((noisy - mean) ** 2 / (2 * var) + jnp.log(var) / 2)
         slope = for_mean + for_var
         return jnp.sum(value + slope - jax.lax.stop_gradient(slope), axis=-1)
-
-
-NoiseModel = ConstantNoise | LearnedNoise

@@ -4,7 +4,7 @@ Results do not depend on it, up to rounding.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ntkgp.core.typing import Params
 from ntkgp.networks.layers.convolution import plain_convolution
 from ntkgp.networks.protocol import Network
 
@@ -29,7 +28,7 @@ class Plan:
     name: str
     at_once: int
     """Members in one program; further ones follow in groups of as many."""
-    reason: str
+    reason: str = field(compare=False)
     devices: int = 1
     """Over which the members of one program are spread."""
     scans: bool = True
@@ -41,7 +40,7 @@ class Plan:
         if self.at_once >= k and k % self.devices == 0:
             return [self.spread(stacked)]
         rows = [range(start, min(start + self.at_once, k)) for start in range(0, k, self.at_once)]
-        filled = [jnp.array([*r, *[r[-1]] * (-len(r) % self.devices)]) for r in rows]
+        filled = [np.array([*r, *[r[-1]] * (-len(r) % self.devices)]) for r in rows]
         return [self.spread(jax.tree.map(lambda leaf, r=r: leaf[r], stacked)) for r in filled]
 
     def spread(self, stacked: Any) -> Any:
@@ -55,17 +54,23 @@ class Plan:
 
     def join(self, groups: list[Any], k: int) -> Any:
         """The k members again, of what was cut by `groups`."""
-        sizes = [min(self.at_once, k - start) for start in range(0, k, self.at_once)]
+        if len(groups) == 1 and _count(groups[0]) == k:
+            return groups[0]
 
         def whole(*parts: Array) -> Array:
-            return jnp.concatenate([part[:size] for part, size in zip(parts, sizes, strict=True)])
+            sized = zip(parts, self.sizes(k), strict=True)
+            return jnp.concatenate([part[:size] for part, size in sized])
 
         return jax.tree.map(whole, *groups)
 
-    def over_members(self, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
+    def sizes(self, k: int) -> list[int]:
+        """Of the groups that k members are cut into, as far as they are not filled up."""
+        return [min(self.at_once, k - start) for start in range(0, k, self.at_once)]
+
+    def over_group(self, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
         """f(own, shared) of every member of one group, within a program."""
         if self.name in ("unrolled", "one by one"):
-            return stack([f(own, shared) for own in unstack(stacked)])
+            return _stack([f(own, shared) for own in _unstack(stacked)])
         together = jax.vmap(f, in_axes=(0, None))
         if self.devices == 1:
             return together(stacked, shared)
@@ -77,12 +82,25 @@ class Plan:
             check_vma=False,
         )(stacked, shared)
 
+    def over_members(self, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
+        """f(own, shared) of all members, group by group, compiled.
+
+        f must be a function of a module, so that its program is found again.
+        """
+        groups = self.groups(stacked)
+        return self.join([_run_group(f, self, group, shared) for group in groups], _count(stacked))
+
     def _mesh(self) -> Mesh:
         return Mesh(np.array(jax.local_devices()[: self.devices]), ("members",))
 
     def __str__(self) -> str:
         groups = "" if self.devices == 1 else f" on {self.devices} devices"
         return f"{self.at_once} at once, {self.name}{groups}: {self.reason}"
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _run_group(f: Callable[[Any, Any], Any], plan: Plan, group: Any, shared: Any) -> Any:
+    return plan.over_group(f, group, shared)
 
 
 def choose_plan(
@@ -95,13 +113,15 @@ def choose_plan(
     """
     if name not in PLANS:
         raise ValueError(f"plan must be one of {', '.join(PLANS)}; got {name!r}.")
+    if at_once is not None and not (isinstance(at_once, (int, np.integer)) and at_once >= 1):
+        raise ValueError(f"members_at_once must be None or a number ≥ 1; got {at_once!r}.")
     reason = "as asked for"
     group = min(n_members, at_once or n_members)
     if name == "auto":
         name, reason = _suited(net, group)
     group = 1 if name == "one by one" else group
     devices = min(jax.local_device_count(), group) if name == "sharded" else 1
-    return Plan(name, group, reason, devices, loops_well(net))  # type: ignore[arg-type]
+    return Plan(name, int(group), reason, devices, loops_well(net))  # type: ignore[arg-type]
 
 
 def _suited(net: Network, at_once: int) -> tuple[str, str]:
@@ -119,7 +139,7 @@ def batches_well(net: Network) -> bool:
 
     On the CPU XLA has fast convolutions for one set of weights only.
     """
-    return jax.default_backend() != "cpu" or "conv_general_dilated" not in _program(net)
+    return jax.default_backend() != "cpu" or "conv_general_dilated" not in _program(net)  # type: ignore[arg-type]
 
 
 @lru_cache
@@ -129,7 +149,7 @@ def loops_well(net: Network) -> bool:
     On the CPU the gradients of a plain convolution are slow there; those of `layers.convolution`,
     which has a derivative of its own, are not.
     """
-    program = _program(net)
+    program = _program(net)  # type: ignore[arg-type]
     all_of_them, own = (
         program.count(name)
         for name in ("conv_general_dilated[", f"name={plain_convolution.__name__}")
@@ -137,38 +157,19 @@ def loops_well(net: Network) -> bool:
     return jax.default_backend() != "cpu" or all_of_them == own
 
 
+@lru_cache
 def _program(net: Network) -> str:
     params = jax.eval_shape(net.init, jax.random.key(0))
     x = jax.ShapeDtypeStruct((1, *net.input_shape), jnp.float32)
     return str(jax.make_jaxpr(net.apply)(params, x))
 
 
-def map_members(net: Network, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
-    """f(own, shared) of every member, compiled: for all that is not training.
-
-    f must be a function of a module, so that its program is found again.
-    """
-    if batches_well(net):  # type: ignore[arg-type]
-        return _vmapped(f, stacked, shared)
-    return stack([_single(f, own, shared) for own in unstack(stacked)])
-
-
-@partial(jax.jit, static_argnums=0)
-def _vmapped(f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
-    return jax.vmap(f, in_axes=(0, None))(stacked, shared)
-
-
-@partial(jax.jit, static_argnums=0)
-def _single(f: Callable[[Any, Any], Any], own: Any, shared: Any) -> Any:
-    return f(own, shared)
-
-
-def unstack(stacked: Any) -> list[Any]:
+def _unstack(stacked: Any) -> list[Any]:
     """One pytree for each member."""
     return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(_count(stacked))]
 
 
-def stack(members: list[Params]) -> Params:
+def _stack(members: list[Any]) -> Any:
     """One pytree for all members."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
 

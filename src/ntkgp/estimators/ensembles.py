@@ -4,7 +4,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ntkgp.ensembles.ensemble import Ensemble, fit
+from ntkgp.ensembles.ensemble import Ensemble
+from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import get_method
 from ntkgp.ensembles.trainers import Trainer
 from ntkgp.ensembles.trainers.default import decaying_adam

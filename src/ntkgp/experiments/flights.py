@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.data import Split, complete_rows, load
-from ntkgp.ensembles.ensemble import fit
+from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import COMPARED, METHODS
 from ntkgp.ensembles.trainers import Descent
 from ntkgp.experiments import results

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ntkgp.core.memory import NotEnoughMemory, peak_bytes
 from ntkgp.data import Split
-from ntkgp.ensembles.ensemble import Ensemble, fit
+from ntkgp.ensembles.ensemble import Ensemble
+from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import COMPARED, METHODS
 from ntkgp.ensembles.trainers import Trainer
 from ntkgp.estimators.calibration import (

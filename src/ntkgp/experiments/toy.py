@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.data import make_toy
-from ntkgp.ensembles.ensemble import fit
+from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import METHODS
 from ntkgp.ensembles.trainers import Descent, GaussNewton, Trainer
 from ntkgp.experiments import results

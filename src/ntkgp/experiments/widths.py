@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ntkgp.ensembles.ensemble import fit
+from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import METHODS
 from ntkgp.experiments import results, toy
 from ntkgp.experiments.checks import check

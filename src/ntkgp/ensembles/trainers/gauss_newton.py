@@ -1,53 +1,52 @@
 """Regularised nonlinear least squares in the dual: Levenberg-Marquardt with the empirical NTK."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from ntkgp.core.memory import require
-from ntkgp.core.progress import note, progress_bar
 from ntkgp.core.typing import Params
-from ntkgp.ensembles.member import Baselearner, TrainingSet
-from ntkgp.ensembles.noise import ConstantNoise
-from ntkgp.ensembles.plans import Plan, choose_plan
-from ntkgp.ensembles.training import Data, Draw, Trained, check_positive, offsets, typical
+from ntkgp.ensembles.problem import Draw, Problem, training_set
+from ntkgp.ensembles.trainers.protocol import CONVERGED, LIMIT, STUCK, check_positive
 from ntkgp.networks.protocol import squared_norm
 
 _COPIES = 4  # of a member's Gram matrix that one step holds
 _ROUNDING = 4  # times n · eps · mean diagonal: the least damping that a Gram matrix resolves
-
-
-class Own(NamedTuple):
-    """What is a member's own and stays."""
-
-    draw: Draw
-    delta: Array | None
-
-    def data(self, shared: Data) -> TrainingSet:
-        """The member's view of the data that all share."""
-        return TrainingSet(shared.x, shared.y, self.draw.epsilon, self.delta)
+_GROWTH = 2.0  # of the damping at the first failed step
 
 
 class LMState(NamedTuple):
     """One member on its way."""
 
     theta: Params
-    objective: Array
-    """½‖r‖² + ½σ²‖θ - anchor‖²_Λ, which is N times the loss."""
     damping: Array
     growth: Array
     """Factor by which the damping grows at the next failed step."""
-    done: Array
+    ended: Array
+    """LIMIT while it goes on."""
 
 
+class Linearised(NamedTuple):
+    """The problem around the current θ, rows that are no examples set to zero."""
+
+    residual: Array
+    """r = y' - f̃(X, θ)."""
+    gram: Array
+    """J Λ Jᵀ."""
+    v: Params
+    """θ - anchor."""
+    jv: Array
+    """J v."""
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["max_steps", "tolerance", "damping"],
+    meta_fields=[],
+)
 @dataclass(frozen=True)
 class GaussNewton:
     """Minimise each member's loss by damped Gauss-Newton steps.
@@ -66,187 +65,181 @@ class GaussNewton:
 
     Args:
         max_steps: steps at the most.
-        tolerance: a member stops when the next step promises to lower its objective by less than
-            this fraction of it.
+        tolerance: a member has converged when the next step promises to lower its objective by
+            less than this fraction of it. It is stuck when a promise becomes that small only
+            because steps kept failing: rounding then hides what is left to gain.
         damping: the first μ, as a fraction of the mean diagonal of J Λ Jᵀ.
-        plan: how members run, as in `Descent`.
-        members_at_once: how many members are solved together; None for all.
     """
 
-    max_steps: int = 100
-    tolerance: float = 1e-5
-    damping: float = 2e-2
-    plan: str = "auto"
-    members_at_once: int | None = None
+    max_steps: int | Array = 100
+    tolerance: float | Array = 1e-5
+    damping: float | Array = 2e-2
+
+    evaluate_every = 1
+    patience = None
+    changes_inputs = False
 
     def __post_init__(self) -> None:
-        check_positive(self, "max_steps", "tolerance", "damping", "members_at_once")
+        check_positive(self, "max_steps", "tolerance", "damping")
 
-    def __call__(
-        self,
-        learner: Baselearner,
-        data: Data,
-        draws: Draw,
-        validation: Data | None,
-        progress: bool,
-    ) -> Trained:
-        if validation is not None:
+    @property
+    def rounds(self) -> int | Array:
+        return self.max_steps
+
+    def check(self, problem: Problem) -> None:
+        learner = problem.learner
+        if problem.validation is not None:
             raise ValueError(
                 "GaussNewton minimises the training objective and has no use for a validation set: "
                 "leave it out, or train with Descent."
             )
         if learner.weight_decay:
             raise ValueError("GaussNewton has no weight_decay; train with Descent, or set it to 0.")
-        if not isinstance(learner.noise, ConstantNoise):
+        if not learner.noise.least_squares:
             raise ValueError(
                 "GaussNewton solves least squares, and a network that learns its noise has another "
                 "loss: train with Descent."
             )
-        k = len(draws.batch_key)
-        plan = choose_plan(learner.net, k, self.plan, self.members_at_once)
-        note(f"members: {plan}", progress)
-        residuals = data.y.size
-        require(
-            _COPIES * plan.at_once * residuals**2 * data.y.dtype.itemsize,
-            f"GaussNewton on {len(data.x):,} rows of {data.y.shape[1]} targets, {plan.at_once} members "
-            "at once,",
-            "Train with Descent, or with a smaller members_at_once.",
+
+    def bytes_per_member(self, problem: Problem) -> int:
+        return _COPIES * problem.data.y.size**2 * problem.data.y.dtype.itemsize
+
+    def init(self, problem: Problem, draw: Draw) -> LMState:
+        gram = _gram(problem, draw, draw.theta)
+        damping = (
+            0.0 if problem.learner.method.linear else self.damping * _mean_diagonal(problem, gram)
         )
-        with progress_bar(self.max_steps * ceil(k / plan.at_once), "Gauss-Newton", progress) as bar:
-            solved = [self._solve(plan, learner, data, group, bar) for group in plan.groups(draws)]
-        state, traces = zip(*solved, strict=True)
-        whole = plan.join(list(state), k)
-        losses = np.concatenate([_lengthened(trace, traces) for trace in traces])[:k] / len(data.x)
-        return Trained(whole.theta, draws.member, losses, np.zeros((k, 0)), np.asarray(whole.done))
-
-    def _solve(
-        self, plan: Plan, learner: Baselearner, data: Data, draws: Draw, bar: Any
-    ) -> tuple[LMState, NDArray[Any]]:
-        """A group of members to the end, and its objectives on the way, (members, steps)."""
-        own = Own(draws, offsets(learner, draws.member, data.x))
-        state = _start(self, plan, learner, data, own)
-        trace = [np.asarray(state.objective)]
-        while len(trace) <= self.max_steps and not bool(state.done.all()):
-            state = _step(self, plan, learner, data, own, state)
-            trace.append(np.asarray(state.objective))
-            bar.update()
-            bar.set_postfix(objective=typical(trace[-1]))
-        bar.update(self.max_steps + 1 - len(trace))
-        return state, np.stack(trace, axis=1)
-
-
-def _lengthened(trace: NDArray[Any], others: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """As many steps as the longest has: a member that is done stays where it is."""
-    missing = max(other.shape[1] for other in others) - trace.shape[1]
-    return np.pad(trace, ((0, 0), (0, missing)), mode="edge")
-
-
-def _objective(learner: Baselearner, data: Data, own: Own, theta: Params) -> Array:
-    n = len(data.x)
-    return n * learner.loss(theta, own.draw.member, own.data(data), n)
-
-
-def _tangent_gram(learner: Baselearner, x: Array, draw: Draw, theta: Params) -> Array:
-    """J Λ Jᵀ of the trained part of the model."""
-    point = theta if learner.method.model == "network" else draw.member.theta_tilde
-    return learner.net.tangent_gram(point, x, learner.method.trains)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _start(
-    solver: GaussNewton, plan: Plan, learner: Baselearner, data: Data, stacked: Own
-) -> LMState:
-    def member(own: Own, shared: Any) -> LMState:
-        learner, data = shared
-        theta = own.draw.theta
-        gram = _tangent_gram(learner, data.x, own.draw, theta)
-        damping = 0.0 if learner.method.linear else solver.damping * jnp.mean(jnp.diag(gram))
         return LMState(
-            theta,
-            _objective(learner, data, own, theta),
+            draw.theta,
             jnp.asarray(damping, gram.dtype),
-            growth=jnp.asarray(2.0, gram.dtype),
-            done=jnp.asarray(False),
+            growth=jnp.asarray(_GROWTH, gram.dtype),
+            ended=jnp.asarray(LIMIT, jnp.int32),
         )
 
-    return plan.over_members(member, stacked, (learner, data))
+    def steps(self, problem: Problem) -> int:
+        return 1
+
+    def schedule(self, problem: Problem, draw: Draw, number: Array) -> None:
+        """A round is one step, and needs nothing."""
+
+    def step(
+        self, problem: Problem, draw: Draw, state: LMState, given: None
+    ) -> tuple[LMState, Array]:
+        learner = problem.learner
+        at = _linearised(problem, draw, state.theta)
+        pull = learner.noise_std**2 if learner.method.anchor else 0.0  # σ² of the regulariser
+        least = _least_damping(problem, at.gram)
+        total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
+        shrink = pull / total
+        factor = jax.scipy.linalg.cho_factor(
+            at.gram + total * jnp.eye(len(at.gram), dtype=at.gram.dtype), lower=True
+        )
+        dual = jax.scipy.linalg.cho_solve(factor, at.residual + shrink * at.jv)
+        step = _primal(problem, draw, state.theta, dual, shrink, at.v)
+
+        # The quadratic model's decrease, ½‖J d‖² + (½σ² + μ)‖d‖²_Λ: a sum, so nothing cancels.
+        jd = at.gram @ dual - shrink * at.jv
+        promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(learner.net, step)
+        before, data_loss = _objective(problem, draw, state.theta)
+        theta = jax.tree.map(jnp.add, state.theta, step)
+        gained = before - _objective(problem, draw, theta)[0]
+        take = ((gained > 0) | (learner.method.linear & jnp.isfinite(gained))) & (
+            state.ended == LIMIT
+        )
+        new = LMState(
+            theta=jax.tree.map(lambda new, old: jnp.where(take, new, old), theta, state.theta),
+            **_next_damping(state, take, gained, promised, least),
+            ended=self._ended(state, promised, before),
+        )
+        return new, data_loss
+
+    def _ended(self, state: LMState, promised: Array, objective: Array) -> Array:
+        """A promise that is small right after a step that was taken is the truth about the minimum.
+
+        After failed steps it is small because the damping has grown.
+        """
+        small = promised <= self.tolerance * objective
+        reason = jnp.where(state.growth == _GROWTH, CONVERGED, STUCK)
+        ending = jnp.where(small | ~jnp.isfinite(objective), reason, LIMIT)
+        return jnp.where(state.ended == LIMIT, ending, state.ended).astype(jnp.int32)
+
+    def ended(self, state: LMState) -> Array:
+        return state.ended
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _step(
-    solver: GaussNewton,
-    plan: Plan,
-    learner: Baselearner,
-    data: Data,
-    stacked: Own,
-    state: LMState,
-) -> LMState:
-    def member(own_and_state: Any, shared: Any) -> LMState:
-        return _member_step(solver, *shared, *own_and_state)
-
-    return plan.over_members(member, (stacked, state), (learner, data))
-
-
-def _member_step(
-    solver: GaussNewton, learner: Baselearner, data: Data, own: Own, state: LMState
-) -> LMState:
-    draw = own.draw
-
-    def f(theta: Params) -> Array:
-        return learner.model(learner.trainable(theta), draw.member, data.x)
-
-    pull = learner.noise_std**2 if learner.method.anchor else 0.0  # σ² of the regulariser
-    fx, pull_back = jax.vjp(f, state.theta)
-    delta = 0.0 if own.delta is None else own.delta
-    residual = (data.y + learner.noise_std * draw.epsilon - delta - fx).ravel()
-    gram = _tangent_gram(learner, data.x, draw, state.theta)
-    least = _ROUNDING * len(gram) * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diag(gram))
-    total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
-    shrink = pull / total
-
-    v = learner.displacement(state.theta, draw.member)
-    _, jv = jax.jvp(f, (state.theta,), (v,))
-    factor = jax.scipy.linalg.cho_factor(
-        gram + total * jnp.eye(len(gram), dtype=gram.dtype), lower=True
+def _objective(problem: Problem, draw: Draw, theta: Params) -> tuple[Array, Array]:
+    """½‖r‖² + ½σ²‖θ - anchor‖²_Λ, which is N times the loss; and the data loss."""
+    learner, n = problem.learner, problem.data.n
+    data_loss = learner.data_loss(
+        learner.trainable(theta), draw.member, training_set(problem, draw, None)
     )
-    dual = jax.scipy.linalg.cho_solve(factor, residual + shrink * jv.ravel())
-    (gradient,) = pull_back(dual.reshape(fx.shape))
-    step = jax.tree.map(
-        lambda g, var, v: var * g - shrink * v, gradient, learner.net.prior_var(), v
+    return n * (data_loss + learner.regulariser(theta, draw.member, n)), data_loss
+
+
+def _weight(problem: Problem) -> Array:
+    """1 for the residuals of examples, 0 for those of other rows."""
+    return jnp.repeat(problem.data.weight(), problem.data.y.shape[1])
+
+
+def _gram(problem: Problem, draw: Draw, theta: Params) -> Array:
+    """J Λ Jᵀ of the trained part of the model."""
+    learner, weight = problem.learner, _weight(problem)
+    point = theta if learner.method.model == "network" else draw.member.theta_tilde
+    gram = learner.net.tangent_gram(point, problem.data.x, learner.method.trains)
+    return weight[:, None] * gram * weight
+
+
+def _mean_diagonal(problem: Problem, gram: Array) -> Array:
+    return jnp.trace(gram) / jnp.sum(_weight(problem))
+
+
+def _least_damping(problem: Problem, gram: Array) -> Array:
+    """What rounding leaves of the Gram matrix's definiteness."""
+    return (
+        _ROUNDING
+        * jnp.sum(_weight(problem))
+        * jnp.finfo(gram.dtype).eps
+        * _mean_diagonal(problem, gram)
     )
-    theta = jax.tree.map(jnp.add, state.theta, step)
 
-    # The quadratic model's decrease, ½‖J d‖² + (½σ² + μ)‖d‖²_Λ: a sum, so nothing cancels.
-    jd = gram @ dual - shrink * jv.ravel()
-    promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(learner.net, step)
-    return _accept_or_damp(
-        solver, learner, state, theta, _objective(learner, data, own, theta), promised, least
+
+def _linearised(problem: Problem, draw: Draw, theta: Params) -> Linearised:
+    learner, data, weight = problem.learner, problem.data, _weight(problem)
+    v = learner.displacement(theta, draw.member)
+    fx, jv = jax.jvp(lambda t: _model(problem, draw, t), (theta,), (v,))
+    delta = 0.0 if draw.delta is None else draw.delta
+    residual = data.y + learner.noise_std * draw.epsilon - delta - fx
+    gram = _gram(problem, draw, theta)
+    return Linearised(weight * residual.ravel(), gram, v, weight * jv.ravel())
+
+
+def _model(problem: Problem, draw: Draw, theta: Params) -> Array:
+    learner = problem.learner
+    return learner.model(learner.trainable(theta), draw.member, problem.data.x)
+
+
+def _primal(
+    problem: Problem, draw: Draw, theta: Params, dual: Array, shrink: Array, v: Params
+) -> Params:
+    """d = Λ Jᵀ dual - shrink · v."""
+    fx, pull_back = jax.vjp(lambda t: _model(problem, draw, t), theta)
+    (gradient,) = pull_back((_weight(problem) * dual).reshape(fx.shape))
+    return jax.tree.map(
+        lambda g, var, own: var * g - shrink * own, gradient, problem.learner.net.prior_var(), v
     )
 
 
-def _accept_or_damp(
-    solver: GaussNewton,
-    learner: Baselearner,
-    state: LMState,
-    theta: Params,
-    objective: Array,
-    promised: Array,
-    least: Array,
-) -> LMState:
-    """Take the step if it lowers the objective; choose the next damping by how well it was foretold.
+def _next_damping(
+    state: LMState, take: Array, gained: Array, promised: Array, least: Array
+) -> dict[str, Array]:
+    """Nielsen's rule (1999): smooth in the ratio of the gained to the promised.
 
-    A step that is not finite, from a factorisation that failed, counts as one that does not.
-    The damping rule is Nielsen's (1999): smooth in the ratio of the gained to the promised.
+    A step that is not finite, from a factorisation that failed, counts as one that gains nothing.
     """
-    gain = (state.objective - objective) / jnp.maximum(promised, jnp.finfo(promised.dtype).tiny)
-    better = objective < state.objective
-    take = (better | (learner.method.linear & jnp.isfinite(objective))) & ~state.done
-    shrunk = state.damping * jnp.maximum(1 / 3, 1 - (2 * gain - 1) ** 3)
-    small = promised <= solver.tolerance * state.objective
-    return LMState(
-        theta=jax.tree.map(lambda new, old: jnp.where(take, new, old), theta, state.theta),
-        objective=jnp.where(take, objective, state.objective),
-        damping=jnp.where(take, shrunk, jnp.maximum(state.damping, least) * state.growth),
-        growth=jnp.where(take, 2.0, 2 * state.growth),
-        done=state.done | small | ~jnp.isfinite(state.objective),
-    )
+    ratio = gained / jnp.maximum(promised, jnp.finfo(promised.dtype).tiny)
+    shrunk = state.damping * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)
+    grown = jnp.maximum(state.damping, least) * state.growth
+    return {
+        "damping": jnp.where(take, shrunk, grown),
+        "growth": jnp.where(take, _GROWTH, 2 * state.growth),
+    }

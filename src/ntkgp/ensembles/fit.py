@@ -1,0 +1,208 @@
+"""Training an ensemble in one call."""
+
+import hashlib
+import warnings
+from collections.abc import Iterable
+from operator import index
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ntkgp.core.arrays import check_inputs
+from ntkgp.core.progress import note
+from ntkgp.ensembles.ensemble import Ensemble
+from ntkgp.ensembles.member import Baselearner
+from ntkgp.ensembles.methods import Method, get_method
+from ntkgp.ensembles.noise import ConstantNoise, Noise
+from ntkgp.ensembles.plans import choose_plan
+from ntkgp.ensembles.problem import Data, Draw, Problem, draw_members
+from ntkgp.ensembles.trainers import Trainer, default_trainer
+from ntkgp.ensembles.training import Trained, train
+from ntkgp.networks.protocol import Network
+
+
+class MemberFailure(UserWarning):
+    """Some members' losses became NaN or infinite, and those members were left out."""
+
+
+def fit(
+    net: Network,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    method: str | Method = "ntkgp-param",
+    members: int | np.integer[Any] | Iterable[int] = 10,
+    noise_std: float = 0.1,
+    noise: Noise = ConstantNoise(),
+    seed: int = 0,
+    trainer: Trainer | None = None,
+    validation: tuple[ArrayLike, ArrayLike] | None = None,
+    weight_decay: float = 0.0,
+    members_at_once: int | None = None,
+    plan: str = "auto",
+    progress: bool = False,
+) -> Ensemble:
+    """Train an ensemble.
+
+    Args:
+        net: the network of every member.
+        x: training inputs (n, *input_shape).
+        y: training targets (n, c), or (n,) for one. The network has `noise.heads` outputs for each.
+        method: a name in `METHODS`, or a `Method` of your own.
+        members: how many, or which ones by index. Member i is drawn from (seed, i) alone, and
+            trained the same whichever others are beside it, up to rounding.
+        noise_std: standard deviation σ of the observation noise, in the units of y.
+        noise: `ConstantNoise()`, or `LearnedNoise()` for a σ²(x) that the network learns
+            (Section 3.3). It then has two outputs for each column of y, first the means, then the
+            variances before a sigmoid; y should be standardised, and the trainer be `Descent`.
+        seed: the seed of all randomness, from 0 to 2³² - 1.
+        trainer: `GaussNewton` or, for any Optax optimiser, `Descent`. By default Gauss-Newton for
+            least squares with few residuals, where it is quicker and goes to the minimum, and Adam
+            with a decaying learning rate for all else; `progress` says which.
+        validation: a pair of inputs and targets for early stopping, for trainers that use them.
+        weight_decay: for deep ensembles, which have no regulariser of their own.
+        members_at_once: how many members one program holds; None for all. Fewer take less memory.
+        plan: how members run: "together" in one program, "sharded" over devices, "unrolled", "one
+            by one", or "auto" for what suits the network and the devices.
+        progress: show a progress bar.
+
+    >>> x = np.linspace(-1, 1, 8)[:, None]
+    >>> ensemble = fit(ntkgp.mlp(1, width=64), x, np.sin(3 * x), members=3)
+    >>> ensemble.predict(x).mean.shape
+    (8, 1)
+    """
+    indices = _check_members(members)
+    learner = Baselearner(
+        net,
+        get_method(method),
+        _number("noise_std", noise_std),
+        _number("weight_decay", weight_decay),
+        noise,
+    ).check()
+    problem = _check_problem(learner, x, y, validation)
+    seed = _check_seed(seed)
+    if trainer is None:
+        trainer = default_trainer(problem)
+        note(f"trainer: {type(trainer).__name__}", progress)
+    elif not isinstance(trainer, Trainer):
+        raise TypeError(
+            "trainer must be a Trainer: ntkgp.GaussNewton(), or ntkgp.Descent(optimizer, epochs=...) "
+            f"for an Optax optimiser; got {trainer!r}."
+        )
+    chosen = choose_plan(net, len(indices), plan, members_at_once)
+    draws = draw_members(learner, seed, indices, problem.data.y)
+    trained = train(problem, draws, trainer, chosen, progress)
+    good = np.isfinite(trained.losses).all(axis=1) & np.isfinite(trained.objectives)
+    failed = tuple(i for i, ok in zip(indices, good, strict=True) if not ok)
+    _warn_of_failures(failed, len(indices))
+    theta, member, trained = _kept(learner, draws, trained, good)
+    return Ensemble(
+        learner,
+        seed,
+        tuple(i for i in indices if i not in failed),
+        theta,
+        member,
+        trained.losses,
+        trained.validation_losses,
+        trained.objectives,
+        trained.ended,
+        _fingerprint(problem.data),
+        members_at_once,
+        failed,
+    )
+
+
+def _kept(
+    learner: Baselearner, draws: Draw, trained: Trained, good: NDArray[np.bool_]
+) -> tuple[Any, Any, Trained]:
+    """θ̂, what predictions need beside it, and the record of training, of the members that did not fail."""
+    theta_0 = draws.member.theta_0 if learner.method.needs_init else None
+    values = (trained.theta, draws.member._replace(theta_0=theta_0), trained._replace(theta=None))
+    return values if good.all() else jax.tree.map(lambda leaf: leaf[good], values)
+
+
+def _warn_of_failures(failed: tuple[int, ...], n_members: int) -> None:
+    if not failed:
+        return
+    detail = (
+        f"the training loss of member{'s' if len(failed) > 1 else ''} "
+        f"{', '.join(map(str, failed))} became NaN or infinite. Lower the learning rate, "
+        "standardise the data, give a larger noise_std, or check y for extreme values."
+    )
+    if len(failed) == n_members:
+        raise FloatingPointError(f"no member survived training: {detail}")
+    warnings.warn(f"{detail} They are left out of the ensemble.", MemberFailure, stacklevel=3)
+
+
+def _fingerprint(data: Data) -> str:
+    """Of the examples, as they are trained on."""
+    n = int(data.n)
+    digest = hashlib.sha256(str(n).encode())
+    for values in (data.x, data.y):
+        digest.update(np.asarray(values[:n]).tobytes())
+    return digest.hexdigest()
+
+
+def _check_members(members: Any) -> tuple[int, ...]:
+    try:
+        indices = tuple(range(index(members)))
+    except TypeError:
+        indices = tuple(members) if isinstance(members, Iterable) else ()
+    if (
+        not indices
+        or not all(isinstance(i, int) for i in indices)
+        or min(indices) < 0
+        or max(indices) >= 2**31
+        or len(set(indices)) < len(indices)
+    ):
+        raise ValueError(
+            "members must be a number ≥ 1, or distinct indices ≥ 0, of the members to train; "
+            f"got {members!r}."
+        )
+    return indices
+
+
+def _check_seed(seed: Any) -> int:
+    try:
+        number = index(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1; got {seed!r}.")
+    return number
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float, np.number)) and getattr(value, "shape", None) != ():
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    return float(value)
+
+
+def _check_problem(learner: Baselearner, x: ArrayLike, y: ArrayLike, validation: Any) -> Problem:
+    data = _check_data("x", "y", x, y, learner)
+    if validation is None:
+        return Problem(learner, data)
+    if not isinstance(validation, (tuple, list)) or len(validation) != 2:
+        raise TypeError(
+            "validation must be a pair of inputs and targets, validation=(x, y); "
+            f"got {type(validation).__name__}."
+        )
+    x_held_out, y_held_out = validation
+    names = ("validation[0]", "validation[1]")
+    return Problem(learner, data, _check_data(*names, x_held_out, y_held_out, learner))
+
+
+def _check_data(x_name: str, y_name: str, x: ArrayLike, y: ArrayLike, learner: Baselearner) -> Data:
+    """Inputs and targets as float32 arrays that fit the network and each other."""
+    inputs = check_inputs(x_name, x, learner.net.input_shape, np.float32)
+    targets = np.atleast_1d(np.asarray(y))
+    if targets.ndim == 1:
+        targets = targets[:, None]
+    if len(targets) != len(inputs):
+        raise ValueError(
+            f"{x_name} and {y_name} must have one row for each example; "
+            f"got {len(inputs)} and {len(targets)} rows."
+        )
+    return Data.of(inputs, check_inputs(y_name, targets, (learner.target_dim,), np.float32))

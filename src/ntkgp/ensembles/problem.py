@@ -1,0 +1,95 @@
+"""What is learned, and who learns it: the data that members share, and what is each member's own."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+
+from ntkgp.core.typing import Params
+from ntkgp.ensembles.member import Baselearner, Member, TrainingSet, member_keys
+
+
+class Data(NamedTuple):
+    """Examples, in arrays of one of a few lengths: one compiled program serves many row counts."""
+
+    x: Float[Array, "rows *input"]
+    y: Float[Array, "rows c"]
+    n: Int[Array, ""]
+    """How many rows are examples; the rows after them are filled up."""
+
+    @classmethod
+    def of(cls, x: NDArray[Any], y: NDArray[Any]) -> "Data":
+        """Rows x and y, filled up with zeros.
+
+        >>> data = Data.of(np.ones((67, 2)), np.ones((67, 1)))
+        >>> data.x.shape, int(data.n)
+        ((80, 2), 67)
+        """
+        missing = padded_length(len(x)) - len(x)
+
+        def filled(values: NDArray[Any]) -> Array:
+            widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
+            return jnp.asarray(np.pad(values.astype(np.float32, copy=False), widths))
+
+        return cls(filled(x), filled(y), jnp.asarray(len(x), jnp.int32))
+
+    def weight(self) -> Float[Array, " rows"]:
+        """1 for examples, 0 for the rows after them."""
+        return (jnp.arange(len(self.x)) < self.n).astype(self.y.dtype)
+
+
+def padded_length(n: int) -> int:
+    """n rounded up to one of four lengths an octave: at most a quarter more.
+
+    >>> [padded_length(n) for n in (3, 20, 67, 1000, 1_100_000)]
+    [3, 20, 80, 1024, 1310720]
+    """
+    step = 2 ** max(0, (n - 1).bit_length() - 3)
+    return -(-n // step) * step
+
+
+class Problem(NamedTuple):
+    """What all members share in training."""
+
+    learner: Baselearner
+    data: Data
+    validation: Data | None = None
+
+
+class Draw(NamedTuple):
+    """What is a member's own before training. Stacked over members, leaves gain an axis."""
+
+    theta: Params
+    """Where training starts."""
+    member: Member
+    epsilon: Float[Array, "*k rows c"]
+    batch_key: Array
+    augmentation_key: Array
+    delta: Float[Array, "*k rows outputs"] | None = None
+    """δ on the training inputs, where it is kept."""
+
+
+def draw_members(learner: Baselearner, seed: int, indices: Sequence[int], y: Array) -> Draw:
+    """The members of these indices, each a function of (seed, index) alone."""
+    return _draw_members(learner, np.uint32(seed), np.array(indices, np.uint32), y)
+
+
+@jax.jit
+def _draw_members(learner: Baselearner, seed: Array, indices: Array, y: Array) -> Draw:
+    keys = jax.vmap(partial(member_keys, seed))(indices)
+    theta, member = jax.vmap(learner.draw)(keys)
+    epsilon = jax.vmap(learner.target_noise, in_axes=(0, None))(keys.noise, y)
+    return Draw(theta, member, epsilon, keys.batches, keys.augmentation)
+
+
+def training_set(problem: Problem, draw: Draw, rows: Array | None) -> TrainingSet:
+    """What one member learns from: these rows of its data, or all."""
+    data = problem.data
+    whole = TrainingSet(data.x, data.y, draw.epsilon, draw.delta, data.weight())
+    return whole if rows is None else jax.tree.map(lambda values: values[rows], whole)

@@ -1,0 +1,72 @@
+"""What a trainer is: what one member does in one step, and when it is done."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from jax import Array
+
+from ntkgp.ensembles.problem import Draw, Problem
+
+ENDED = ("limit", "converged", "stuck", "stopped early")
+"""Why training ended: at the trainer's limit of rounds; by its own criterion; where no step lowers the
+objective any more though one was promised to; by rows held out."""
+LIMIT, CONVERGED, STUCK = range(3)
+
+
+@runtime_checkable
+class Trainer(Protocol):
+    """A way to minimise the members' losses, stated for one member.
+
+    Training runs in rounds of steps. A trainer is a pytree (`jax.tree_util.register_dataclass`):
+    its numbers are traced, so that another number compiles nothing anew. Its state is a
+    NamedTuple of arrays with a field `theta`.
+    """
+
+    @property
+    def rounds(self) -> Any:
+        """Rounds at the most."""
+
+    @property
+    def evaluate_every(self) -> Any:
+        """Rounds between two looks at the validation set, and two updates of the progress bar."""
+
+    @property
+    def patience(self) -> Any:
+        """Evaluations without improvement after which a member stops; None to go on."""
+
+    @property
+    def changes_inputs(self) -> bool:
+        """Whether steps see other inputs than the data's, so that δ is computed in the step."""
+
+    def check(self, problem: Problem) -> None:
+        """Raise in words where the trainer does not suit the problem."""
+
+    def bytes_per_member(self, problem: Problem) -> int:
+        """Memory that a member takes beside its parameters."""
+
+    def init(self, problem: Problem, draw: Draw) -> Any:
+        """The state before the first step."""
+
+    def steps(self, problem: Problem) -> int | Array:
+        """Steps in a round."""
+
+    def schedule(self, problem: Problem, draw: Draw, number: Array) -> Any:
+        """What the steps of a round are given: a pytree, its leaves stacked over steps."""
+
+    def step(self, problem: Problem, draw: Draw, state: Any, given: Any) -> tuple[Any, Array]:
+        """The state after one step, and the data loss before it."""
+
+    def ended(self, state: Any) -> Array:
+        """LIMIT while steps go on, else CONVERGED or STUCK, for each member."""
+
+
+def check_positive(trainer: object, *names: str) -> None:
+    """Refuse options that are neither None nor above zero.
+
+    JAX rebuilds trainers with tracers and placeholders in the place of numbers, which pass.
+    """
+    for name in names:
+        value = getattr(trainer, name)
+        if isinstance(value, (int, float, str)) and (isinstance(value, str) or not value > 0):
+            raise ValueError(
+                f"{name} of {type(trainer).__name__} must be greater than 0; got {value!r}."
+            )
