@@ -74,6 +74,11 @@ def fit(
     (8, 1)
     """
     indices = _check_members(members)
+    if not isinstance(noise, Noise) or isinstance(noise, type):
+        raise TypeError(
+            "noise must be a noise model, ntkgp.ConstantNoise() or ntkgp.LearnedNoise(), or one of "
+            f"your own with the attributes of ntkgp.Noise; got {noise!r}."
+        )
     learner = Baselearner(
         net,
         get_method(method),

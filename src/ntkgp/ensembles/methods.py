@@ -1,7 +1,7 @@
 """The methods of the paper as values: what each adds to a network and what it pulls it towards."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import jax
 from jax import Array
@@ -120,7 +120,7 @@ COMPARED = ("deep-ensemble", "rp-param", "rp-fn", "ntkgp-param", "ntkgp-fn")
 """Those that the paper compares on real data."""
 
 
-def get_method(method: str | Method) -> Method:
+def get_method(method: Any) -> Method:
     """A method by its name, or one of the user's own; else an error that lists the names."""
     if isinstance(method, Method):
         return method

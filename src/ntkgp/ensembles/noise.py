@@ -24,6 +24,10 @@ class Noise(Protocol):
         """Network outputs for each target."""
 
     @property
+    def constant(self) -> bool:
+        """Whether σ is one number, given in advance."""
+
+    @property
     def least_squares(self) -> bool:
         """Whether the loss is ½‖y + σε - f̃‖², which Gauss-Newton solves."""
 
@@ -49,6 +53,7 @@ class ConstantNoise:
     """y' = y + σε with one σ for all x; the network's outputs are the mean."""
 
     heads = 1
+    constant = True
     least_squares = True
     exact_gradient = True
 
@@ -80,6 +85,7 @@ class LearnedNoise:
     """
 
     heads = 2
+    constant = False
     least_squares = False
     exact_gradient = False
 
