@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import Kernel
 
 import ntkgp
 from helpers import architectures, assert_covariance, inputs_for, mean_z, smallest_eigenvalue
-from ntkgp import LAWS, Posterior
+from ntkgp import LAWS, condition
 
 ARCHITECTURES = architectures(8)
 
@@ -45,11 +45,11 @@ def test_laws_equal_table_1(name, law, noise_std):
     x, y, t = problem(net, t=6)  # as many as x, so that one compiled program serves all blocks
     noise_var = noise_std**2 if law != "deep-ensemble" else 0.0
     mean, cov = table_1(net, law, x, y, t, noise_var)
-    posterior = Posterior(net, x, y, law=law, noise_std=noise_std)
-    predicted = posterior.predict(t)
+    conditioned = condition(net, x, y, law=law, noise_std=noise_std)
+    predicted = conditioned.predict(t)
     np.testing.assert_allclose(predicted.mean, mean, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(posterior.mean(t), mean, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(posterior.covariance(t), cov, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(conditioned.mean(t), mean, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(conditioned.covariance(t), cov, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(
         predicted.epistemic_var, np.repeat(np.diag(cov)[:, None], 2, 1), atol=1e-9
     )
@@ -65,12 +65,12 @@ def test_proposition_2(name, noise_std):
     middle = "randomised-prior" if noise_std else "deep-ensemble"
     where = np.concatenate([x[:2], t[:4]])  # six, as many as x: one compiled program
     ntkgp_cov, middle_cov, nngp_cov = (
-        Posterior(net, x, y, law=law, noise_std=noise_std).covariance(where)
+        condition(net, x, y, law=law, noise_std=noise_std).covariance(where)
         for law in ("ntkgp", middle, "nngp")
     )
     assert smallest_eigenvalue(ntkgp_cov - middle_cov) > -1e-10
     assert smallest_eigenvalue(middle_cov - nngp_cov) > -1e-10
-    # The control: the chain the other way round, and the untrained prior in place of the posterior.
+    # The control: the chain the other way round, and the untrained prior in place of the law.
     assert smallest_eigenvalue(nngp_cov - middle_cov) < -0.5
     assert smallest_eigenvalue(middle_cov - ntkgp_cov) < -0.5
     assert smallest_eigenvalue(ntkgp_cov - ntkgp.nngp(net, where)) < -1e-3
@@ -86,7 +86,7 @@ def test_proposition_2_s_difference_is_the_proof_s():
         k + eye
     )
     rp, nngp = (
-        Posterior(net, x, y, law=law, noise_std=0.3).covariance(t)
+        condition(net, x, y, law=law, noise_std=0.3).covariance(t)
         for law in ("randomised-prior", "nngp")
     )
     np.testing.assert_allclose(rp - nngp, u @ (k + eye) @ u.T, atol=1e-12)
@@ -105,8 +105,8 @@ def test_proposition_2_s_second_difference_is_the_proof_s():
     weights = delta["td"] @ np.linalg.pinv(delta["dd"])
     u_1 = delta["tt"] - weights @ delta["td"].T
     u_2 = theta["td"] @ np.linalg.inv(theta["dd"] + 0.09 * np.eye(len(x))) - weights
-    both = (Posterior(net, x, y, law=law, noise_std=0.3) for law in ("ntkgp", "randomised-prior"))
-    larger, smaller = (posterior.covariance(t) for posterior in both)
+    both = (condition(net, x, y, law=law, noise_std=0.3) for law in ("ntkgp", "randomised-prior"))
+    larger, smaller = (conditioned.covariance(t) for conditioned in both)
     np.testing.assert_allclose(larger - smaller, u_1 + u_2 @ delta["dd"] @ u_2.T, atol=1e-10)
 
 
@@ -139,7 +139,7 @@ def test_ntkgp_law_equals_scikit_learn():
         x, y[:, 0]
     )
     mean, cov = reference.predict(t, return_cov=True)
-    ours = Posterior(net, x, y[:, :1], law="ntkgp", noise_std=0.3)
+    ours = condition(net, x, y[:, :1], law="ntkgp", noise_std=0.3)
     np.testing.assert_allclose(ours.predict(t).mean[:, 0], mean, rtol=1e-9)
     np.testing.assert_allclose(ours.covariance(t), cov, rtol=1e-8, atol=1e-10)
     assert ours.log_marginal_likelihood() == pytest.approx(
@@ -155,7 +155,7 @@ def test_log_marginal_likelihood_equals_scipy(law):
     expected = sum(
         stats.multivariate_normal(np.zeros(len(x)), cov).logpdf(column) for column in y.T
     )
-    assert Posterior(net, x, y, law=law, noise_std=0.3).log_marginal_likelihood() == pytest.approx(
+    assert condition(net, x, y, law=law, noise_std=0.3).log_marginal_likelihood() == pytest.approx(
         expected, rel=1e-10
     )
 
@@ -165,27 +165,27 @@ def test_laws_that_are_no_posterior_have_no_marginal_likelihood(law):
     net = ARCHITECTURES["relu"]
     x, y, _ = problem(net)
     with pytest.raises(ValueError, match="not the posterior"):
-        Posterior(net, x, y, law=law).log_marginal_likelihood()
+        condition(net, x, y, law=law).log_marginal_likelihood()
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_samples_have_the_law_s_mean_and_covariance(law):
     net = ARCHITECTURES["erf"]
     x, y, t = problem(net)
-    posterior = Posterior(net, x, y, law=law, noise_std=0.3)
-    samples = posterior.sample(t, 4000, seed=1)
+    conditioned = condition(net, x, y, law=law, noise_std=0.3)
+    samples = conditioned.sample(t, 4000, seed=1)
     assert samples.shape == (4000, len(t), 2)
     for c in range(2):
-        assert mean_z(samples[:, :, c], posterior.mean(t)[:, c]) < 5
-        assert_covariance(samples[:, :, c] - posterior.mean(t)[:, c], posterior.covariance(t))
-    np.testing.assert_array_equal(samples, posterior.sample(t, 4000, seed=1))
+        assert mean_z(samples[:, :, c], conditioned.mean(t)[:, c]) < 5
+        assert_covariance(samples[:, :, c] - conditioned.mean(t)[:, c], conditioned.covariance(t))
+    np.testing.assert_array_equal(samples, conditioned.sample(t, 4000, seed=1))
 
 
 def test_noise_free_laws_interpolate():
     net = ARCHITECTURES["relu"]
     x, y, _ = problem(net)
     for law in LAWS:
-        predicted = Posterior(net, x, y, law=law, noise_std=0.0).predict(x)
+        predicted = condition(net, x, y, law=law, noise_std=0.0).predict(x)
         np.testing.assert_allclose(predicted.mean, y, atol=1e-6)
         np.testing.assert_allclose(predicted.epistemic_var, 0, atol=1e-6)
 
@@ -193,10 +193,10 @@ def test_noise_free_laws_interpolate():
 def test_several_outputs_are_independent_problems():
     net = ARCHITECTURES["erf"]
     x, y, t = problem(net, c=3)
-    together = Posterior(net, x, y).predict(t).mean
+    together = condition(net, x, y).predict(t).mean
     for c in range(3):
         np.testing.assert_allclose(
-            together[:, [c]], Posterior(net, x, y[:, c]).predict(t).mean, rtol=1e-10
+            together[:, [c]], condition(net, x, y[:, c]).predict(t).mean, rtol=1e-10
         )
 
 
@@ -204,24 +204,24 @@ def test_duplicated_inputs_without_noise_fail_in_words_and_jitter_helps():
     net = ntkgp.mlp(1)
     x, y = np.zeros((3, 1)), np.zeros((3, 1))
     with pytest.raises(ntkgp.NotPositiveDefinite, match="duplicated"):
-        Posterior(net, x, y, noise_std=0.0)
-    assert np.isfinite(Posterior(net, x, y, noise_std=0.0, jitter=1e-6).predict(x).mean).all()
+        condition(net, x, y, noise_std=0.0)
+    assert np.isfinite(condition(net, x, y, noise_std=0.0, jitter=1e-6).predict(x).mean).all()
 
 
 def test_conflicting_duplicates_without_noise_fail_whatever_the_rounding():
     x = inputs_for(ARCHITECTURES["relu"], 4)
     with pytest.raises(ntkgp.NotPositiveDefinite):
-        Posterior(ARCHITECTURES["relu"], np.concatenate([x, x]), np.arange(8.0), noise_std=0.0)
+        condition(ARCHITECTURES["relu"], np.concatenate([x, x]), np.arange(8.0), noise_std=0.0)
 
 
 def test_the_message_s_jitter_is_enough():
     net = ntkgp.mlp(1)
     x = np.linspace(-0.1, 0.1, 40)[:, None]
     with pytest.raises(ntkgp.NotPositiveDefinite) as error:
-        Posterior(net, x, np.sin(x), noise_std=0.0)
+        condition(net, x, np.sin(x), noise_std=0.0)
     jitter = float(str(error.value).split("jitter=")[1].split()[0])
     assert np.isfinite(
-        Posterior(net, x, np.sin(x), noise_std=0.0, jitter=jitter).predict(x).mean
+        condition(net, x, np.sin(x), noise_std=0.0, jitter=jitter).predict(x).mean
     ).all()
 
 
@@ -245,4 +245,4 @@ def test_bad_arguments_are_refused_in_words(change, words):
     } | change
     x, y = arguments.pop("x"), arguments.pop("y")
     with pytest.raises(ValueError, match=words):
-        Posterior(net, x, y, **arguments)
+        condition(net, x, y, **arguments)

@@ -19,6 +19,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from ntkgp.core.memory import gib
 from ntkgp.core.progress import progress_bar
+from ntkgp.core.storage import storable
 from ntkgp.kernels.linalg import Matrix, NotPositiveDefinite
 
 WIDTH = 2048
@@ -42,6 +43,7 @@ class Panel(NamedTuple):
         return self.entries[self.stop - self.start :]
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Panels:
     """The lower triangle of an n x n matrix, or its Cholesky factor."""

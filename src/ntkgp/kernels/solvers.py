@@ -10,6 +10,7 @@ from scipy import linalg
 
 from ntkgp.core.memory import gib, require
 from ntkgp.core.progress import progress_bar
+from ntkgp.core.storage import storable
 from ntkgp.kernels import panels as packed
 from ntkgp.kernels.linalg import Matrix
 from ntkgp.kernels.panels import Panels
@@ -44,6 +45,7 @@ class NotConverged(ArithmeticError):
     """An iteration reached its limit of steps before its tolerance."""
 
 
+@storable
 @dataclass(frozen=True)
 class Cholesky:
     """Exact, in float64, by a Cholesky factorisation of the lower triangle in its own place.
@@ -65,6 +67,7 @@ class Cholesky:
         return CholeskyInverse(packed.cholesky(room, kernel.fill, what, progress))
 
 
+@storable
 @dataclass(frozen=True)
 class Refined:
     """Half the memory and half the time of `Cholesky`: a factor in float32, refined in float64.
@@ -96,6 +99,7 @@ class Refined:
         return IterativeInverse(kernel, CholeskyInverse(factor), self.tolerance, self.max_steps)
 
 
+@storable
 @dataclass(frozen=True)
 class ConjugateGradients:
     """For any n that time allows: n x `rank` numbers of memory, and as many kernel matrices as steps.
@@ -131,6 +135,7 @@ class ConjugateGradients:
         return IterativeInverse(matrix, preconditioner, self.tolerance, self.max_steps)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class CholeskyInverse:
     """By the factor L of T + shift·I = L Lᵀ."""
@@ -151,6 +156,7 @@ class CholeskyInverse:
         return 2 * float(np.sum(np.log(self.factor.diagonal())))
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class NystromInverse:
     """(F Fᵀ + s I)⁻¹ = (I - F (Fᵀ F + s I)⁻¹ Fᵀ) / s."""
@@ -181,6 +187,7 @@ def _nystrom(kernel: TrainingKernel, rank: int) -> NystromInverse:
     return NystromInverse(features, linalg.cholesky(gram, lower=True), shift)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class IterativeInverse:
     """By preconditioned conjugate gradients; all right-hand sides go together."""

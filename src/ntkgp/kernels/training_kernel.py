@@ -11,6 +11,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ntkgp.core.arrays import precision
+from ntkgp.core.storage import storable
 from ntkgp.kernels.matrices import (
     Which,
     block_side,
@@ -22,6 +23,7 @@ from ntkgp.kernels.panels import Panel
 from ntkgp.networks.layered import LayeredNetwork
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class TrainingKernel:
     """T + shift·I on the inputs x (n, *input_shape), in the dtype of x; held nowhere as a whole."""
