@@ -52,8 +52,8 @@ def storable(kind: type[T]) -> type[T]:
     """Let the values of a class be saved, alone or inside others, as a class decorator.
 
     The class is a frozen dataclass or a NamedTuple whose fields can be saved: numbers, strings,
-    None, paths, tuples, lists, dicts, arrays and values of storable classes. `load` finds it by its name,
-    so the module that defines it must have been imported by then.
+    None, paths, tuples, lists, dicts, arrays, and values of storable classes. `load` finds the
+    class by its name, so import the module that defines it first.
 
     A class whose stored form is another than its fields defines one or both of
 
@@ -158,8 +158,9 @@ def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if kind is dict and all(type(key) is str for key in value):
         return {"kind": "dict", "of": _pack_items(value, arrays)}
     raise TypeError(
-        f"a value of class {kind.__name__} cannot be saved: {value!r}. Code never can. A frozen "
-        "dataclass or NamedTuple of your own can, if you decorate it with @ntkgp.storable."
+        f"a value of class {kind.__name__} cannot be saved. Numbers, strings, arrays and containers of "
+        "them can, and classes of your own, frozen dataclasses or NamedTuples, that you decorate with "
+        "@ntkgp.storable; code never."
     )
 
 

@@ -39,6 +39,12 @@ class TrainingKernel:
     def diagonal(self) -> NDArray[Any]:
         return kernel_matrix(self.net, self.which, self.x, diagonal=True) + self.shift
 
+    def matrix(self) -> NDArray[Any]:
+        """T + shift·I as a whole, (n, n), for solvers that need it so."""
+        whole = kernel_matrix(self.net, self.which, self.x)
+        np.fill_diagonal(whole, self.diagonal())
+        return whole
+
     def columns(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """T[:, rows], without the shift: (n, len(rows))."""
         return kernel_matrix(self.net, self.which, self.x, self.x[rows])
