@@ -1,5 +1,8 @@
 """Table 1 against its formulas in plain inverses, scikit-learn and SciPy, and against Proposition 2."""
 
+from dataclasses import FrozenInstanceError
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,8 +10,15 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
 import ntkgp
-from helpers import architectures, assert_covariance, inputs_for, mean_z, smallest_eigenvalue
-from ntkgp import LAWS, condition
+from helpers import (
+    architectures,
+    assert_covariance,
+    inputs_for,
+    mean_z,
+    smallest_eigenvalue,
+    without_kernel,
+)
+from ntkgp import LAWS, Law, condition
 
 ARCHITECTURES = architectures(8)
 
@@ -246,3 +256,123 @@ def test_bad_arguments_are_refused_in_words(change, words):
     x, y = arguments.pop("x"), arguments.pop("y")
     with pytest.raises(ValueError, match=words):
         condition(net, x, y, **arguments)
+
+
+# The law as a value.
+
+
+@pytest.mark.parametrize(
+    ("rows", "outputs", "options", "text"),
+    [
+        (20, 1, {}, "<ExactLaw ntkgp of 20 rows, 1 output, noise_std 0.1>"),
+        (1, 2, {"noise_std": 1 / 3}, "<ExactLaw ntkgp of 1 row, 2 outputs, noise_std 0.3333>"),
+        (3, 1, {"law": "nngp"}, "<ExactLaw nngp of 3 rows, 1 output, noise_std 0.1>"),
+        (
+            3,
+            1,
+            {"law": Law("nngp", "nngp", noisy=False)},
+            "<ExactLaw Law(prior='nngp', trained='nngp', noisy=False) of 3 rows, 1 output, "
+            "noise_std 0.1>",
+        ),
+    ],
+)
+def test_a_law_is_shown_on_one_line(rows, outputs, options, text):
+    net = ntkgp.mlp(3)
+    assert repr(condition(net, inputs_for(net, rows), np.ones((rows, outputs)), **options)) == text
+
+
+def test_a_law_is_frozen_and_apart_from_the_arrays_it_was_made_of():
+    net = ARCHITECTURES["erf"]
+    x, y, t = problem(net)
+    conditioned = condition(net, x, y, law="randomised-prior")
+    before = conditioned.covariance(t), conditioned.mean(t)
+    with pytest.raises(FrozenInstanceError):
+        conditioned.noise_std = 1.0
+    x += 1
+    y += 1
+    np.testing.assert_array_equal(conditioned.covariance(t), before[0])
+    np.testing.assert_array_equal(conditioned.mean(t), before[1])
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_law_by_value_is_the_law_by_name(name):
+    net = ARCHITECTURES["erf"]
+    x, y, t = problem(net)
+    by_name, by_value = (condition(net, x, y, law=law) for law in (name, LAWS[name]))
+    np.testing.assert_array_equal(by_value.covariance(t), by_name.covariance(t))
+
+
+def test_a_law_of_the_user_s_own():
+    """f̃₀ of covariance Θ, trained by the readout alone: Eq. 6 with k = Θ and 𝒦 in place of Θ."""
+    net = ARCHITECTURES["relu"]
+    x, y, t = problem(net)
+    own = condition(net, x, y, law=Law(prior="ntk", trained="nngp"), noise_std=0.3)
+    a = ntkgp.nngp(net, t, x) @ np.linalg.inv(ntkgp.nngp(net, x) + 0.09 * np.eye(len(x)))
+    cross = a @ ntkgp.ntk(net, x, t)
+    noisy = ntkgp.ntk(net, x) + 0.09 * np.eye(len(x))
+    expected = ntkgp.ntk(net, t) - cross - cross.T + a @ noisy @ a.T
+    np.testing.assert_allclose(own.mean(t), a @ y, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(own.covariance(t), expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("wrong", ["prior", "trained"])
+def test_a_law_of_unknown_kernels_is_refused(wrong):
+    kernels = SimpleNamespace(**({"prior": "ntk", "trained": "ntk"} | {wrong: "rbf"}))
+    with pytest.raises(ValueError, match=f"{wrong} of a Law must be .*'rbf'"):
+        Law.__post_init__(kernels)  # the constructor's types are checked before it, in tests only
+
+
+def test_a_network_without_a_kernel_is_refused():
+    net = without_kernel(ARCHITECTURES["erf"])
+    with pytest.raises(TypeError, match=r"LayeredNetwork.*got AdaptedNetwork.*ensembles"):
+        condition(net, np.zeros((3, 3)), np.zeros(3))
+
+
+# Files.
+
+
+SOLVERS = {
+    "cholesky": ntkgp.Cholesky(),
+    "refined": ntkgp.Refined(),
+    "conjugate gradients": ntkgp.ConjugateGradients(rank=4),
+}
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("law", [*LAWS, Law(prior="ntk", trained="nngp")], ids=str)
+def test_a_law_comes_back_from_files_bit_by_bit(law, solver, tmp_path):
+    net = ARCHITECTURES["relu"]
+    x, y, t = problem(net)
+    saved = condition(net, x, y, law=law, jitter=1e-3, solver=SOLVERS[solver])
+    saved.save(tmp_path)
+    loaded = ntkgp.load(tmp_path)
+    assert (loaded.net, loaded.law, loaded.noise_std) == (net, saved.law, saved.noise_std)
+    assert repr(loaded) == repr(saved)
+    np.testing.assert_array_equal(loaded.mean(t), saved.mean(t))
+    np.testing.assert_array_equal(loaded.covariance(t), saved.covariance(t))
+    np.testing.assert_array_equal(loaded.sample(t, 2), saved.sample(t, 2))
+    if solver == "cholesky" and saved.law.is_posterior:
+        assert loaded.log_marginal_likelihood() == saved.log_marginal_likelihood()
+
+
+@pytest.mark.parametrize("held_rows", [0, 10_000])
+def test_a_law_with_a_kernel_in_a_file_or_computed_again_comes_back(
+    held_rows, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("ntkgp.laws.exact._HELD_ROWS", held_rows)
+    net = ARCHITECTURES["erf"]
+    x, y, t = problem(net)
+    solver = ntkgp.Cholesky(directory=tmp_path)
+    saved = condition(net, x, y, law="randomised-prior", solver=solver)
+    saved.save(tmp_path / "law")
+    np.testing.assert_array_equal(ntkgp.load(tmp_path / "law").covariance(t), saved.covariance(t))
+
+
+def test_another_network_than_the_law_s_is_refused(tmp_path):
+    net = ARCHITECTURES["erf"]
+    x, y, t = problem(net)
+    saved = condition(net, x, y)
+    saved.save(tmp_path)
+    np.testing.assert_array_equal(ntkgp.load(tmp_path, network=net).mean(t), saved.mean(t))
+    with pytest.raises(ntkgp.WrongNetwork, match="not the one that was trained"):
+        ntkgp.load(tmp_path, network=ARCHITECTURES["relu"])
