@@ -75,7 +75,7 @@ def test_a_network_of_functions_must_be_given_again(tmp_path):
     with pytest.raises(ntkgp.WrongNetwork, match=r"shape \(2,\) and have 1 outputs"):
         ntkgp.load(tmp_path, network=network(outputs=2, foreign=True))
     other = without_kernel(ntkgp.mlp(2, width=4, depth=1, activation=ntkgp.layers.Relu()))
-    with pytest.raises(ValueError, match="predicts otherwise"):
+    with pytest.raises(ntkgp.WrongNetwork, match="predicts otherwise"):
         ntkgp.load(tmp_path, network=other)
 
 

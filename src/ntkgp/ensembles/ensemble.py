@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ntkgp.core.arrays import check_inputs, row_batches
 from ntkgp.core.progress import note
-from ntkgp.core.storage import fields_of, is_storable, save, storable
+from ntkgp.core.storage import WrongNetwork, fields_of, is_storable, save, storable
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member
 from ntkgp.ensembles.methods import METHODS, get_method
@@ -85,7 +85,7 @@ class Ensemble:
         if probe is not None:
             tolerance = 1e-2 * np.max(np.abs(probe))  # another computer rounds otherwise
             if not np.allclose(_probe(ensemble), probe, rtol=0, atol=tolerance):
-                raise ValueError(
+                raise WrongNetwork(
                     "the network has the saved parameters' shapes but predicts otherwise with "
                     "them: give the one that was trained."
                 )

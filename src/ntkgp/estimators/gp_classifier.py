@@ -12,7 +12,7 @@ from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.preparation import with_kernel
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import ExactLaw, condition
-from ntkgp.laws.table import get_law
+from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.protocol import Network
 
 
@@ -25,7 +25,7 @@ class GPClassifier(Classifier):
     `EnsembleClassifier`.
 
     Args:
-        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", a name in `ntkgp.LAWS`.
+        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
         noise_std: standard deviation σ of the noise on the scaled targets; the paper's is 0.1.
         target_scale, target_scale_grid: as in `EnsembleClassifier`, with ζ₀ the mean of the prior
             kernel at (x, x).
@@ -34,8 +34,8 @@ class GPClassifier(Classifier):
         samples: of the law, for predictions.
         validation_samples: of the law, for T.
         jitter: added to the diagonal of the training kernel.
-        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. Tables beyond memory
-            take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
+        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. A table whose matrix
+            does not fit into memory takes `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
         validation_fraction, random_state, verbose: as in `EnsembleClassifier`.
 
     Attributes:
@@ -49,7 +49,7 @@ class GPClassifier(Classifier):
 
     def __init__(
         self,
-        law: str = "ntkgp",
+        law: str | Law = "ntkgp",
         *,
         noise_std: float = 0.1,
         target_scale: float | None = None,

@@ -10,7 +10,7 @@ from ntkgp.estimators.preparation import choose, with_kernel
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import condition
-from ntkgp.laws.table import get_law
+from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
 
@@ -23,15 +23,15 @@ class GPRegressor(Regressor):
     of highest marginal likelihood, on 1,000 rows at the most.
 
     Args:
-        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", a name in `ntkgp.LAWS`.
+        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
         noise_std: standard deviation of the observation noise in the units of y; None to choose it.
         network: a `LayeredNetwork`, or a function (input_shape, output_dim) that makes one; None
             for a multi-layer perceptron of `depth` hidden layers.
         activation: of the default network, "relu", "erf", "gelu", or "auto".
         jitter: added to the diagonal of the training kernel, relative to the prior scale; the
             noise-free "deep-ensemble" law needs some.
-        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. Tables beyond memory
-            take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
+        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. A table whose matrix
+            does not fit into memory takes `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
         random_state: which rows the marginal likelihood is computed on.
         verbose: show progress.
 
@@ -48,7 +48,7 @@ class GPRegressor(Regressor):
 
     def __init__(
         self,
-        law: str = "ntkgp",
+        law: str | Law = "ntkgp",
         *,
         noise_std: float | None = None,
         network: Any = None,
