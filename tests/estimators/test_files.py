@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 import ntkgp
 from helpers import architectures, without_kernel
 from ntkgp import (
+    Cholesky,
     ConjugateGradients,
     EnsembleClassifier,
     EnsembleRegressor,
@@ -45,6 +46,10 @@ MODELS = {
     "ensemble classifier": (EnsembleClassifier(target_scale_grid=(0.5, 1.0), **TINY), NAMES),
     "GP regressor": (GPRegressor(random_state=0), Y),
     "GP regressor, another law": (GPRegressor("randomised-prior", random_state=0), Y),
+    "GP regressor, a law of one's own": (
+        GPRegressor(ntkgp.Law(prior="ntk", trained="nngp"), random_state=0),
+        Y,
+    ),
     "GP classifier": (GPClassifier(random_state=0), NAMES),
 }
 
@@ -674,3 +679,12 @@ def test_models_of_any_solver_come_back(solver, tmp_path):
     again = saved_and_loaded(model, tmp_path)
     assert again.solver == solver
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_solver_with_a_directory_comes_back(as_path, tmp_path):
+    solver = Cholesky(directory=as_path(tmp_path))
+    model = GPRegressor(solver=solver, random_state=0).fit(X, Y)
+    again = saved_and_loaded(model, tmp_path / "model")
+    assert again.solver == solver
+    assert_same_predictions(again, model)
