@@ -31,12 +31,12 @@ def measure(solver: str, n: int) -> dict[str, Any]:
     x = rng.random((n, 50))
     y = np.sin(x.sum(axis=1))
     net = ntkgp.mlp(50, activation=Relu(), w_std=2**0.5)
-    ntkgp.Posterior(net, x[:500], y[:500]).predict(x[:500])  # compiles, and is the idle state
+    ntkgp.condition(net, x[:500], y[:500]).predict(x[:500])  # compiles, and is the idle state
     idle = peak_gib()
     started = time.perf_counter()
-    posterior = ntkgp.Posterior(net, x, y, noise_std=0.1, solver=getattr(ntkgp, solver)())
+    law = ntkgp.condition(net, x, y, noise_std=0.1, solver=getattr(ntkgp, solver)())
     conditioned = time.perf_counter()
-    posterior.predict(rng.random((500, 50)))
+    law.predict(rng.random((500, 50)))
     done = time.perf_counter()
     return {
         "solver": solver,

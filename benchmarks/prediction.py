@@ -23,7 +23,7 @@ def run() -> list[dict[str, Any]]:
     net = ntkgp.mlp(8, width=128, activation=Relu())
     trainer = ntkgp.Descent(optax.adam(1e-3), epochs=1, batch_size=100)
     ensemble = ntkgp.fit(net, x, y, members=10, trainer=trainer)
-    law = ntkgp.Posterior(net, x, y)
+    law = ntkgp.condition(net, x, y)
     forward = jax.jit(jax.vmap(net.apply, in_axes=(0, None)))
     runs = {
         "ensemble": (ensemble.predict, forward),

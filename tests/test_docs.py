@@ -70,10 +70,10 @@ def test_there_are_references_to_check(name):
 @pytest.mark.parametrize(
     "reference",
     [
-        "src/ntkgp/nowhere.py::Posterior",
-        "src/ntkgp::Posterior",
-        "src/ntkgp/laws/exact.py::Posteriors",
-        "src/ntkgp/laws/exact.py::Posterior.predicts",
+        "src/ntkgp/nowhere.py::ExactLaw",
+        "src/ntkgp::ExactLaw",
+        "src/ntkgp/laws/exact.py::ExactLaws",
+        "src/ntkgp/laws/exact.py::ExactLaw.predicts",
         "src/ntkgp/laws/exact.py::predict",  # a method, not a function
         "src/ntkgp/laws/table.py::Law.predict",  # of another class
         "src/ntkgp/laws/exact.py::check_inputs",  # imported, not defined
@@ -81,7 +81,7 @@ def test_there_are_references_to_check(name):
     ],
 )
 def test_a_made_up_reference_is_reported(reference):
-    true = "src/ntkgp/laws/exact.py::Posterior.predict"
+    true = "src/ntkgp/laws/exact.py::ExactLaw.predict"
     assert missing_references(f"see `{true}` and `{reference}`.") == [reference]
 
 

@@ -120,6 +120,18 @@ def test_import_brings_in_nothing_heavy_beyond_jax():
     }
 
 
+def test_a_star_import_brings_every_public_name():
+    """The estimators too, which are imported when they are asked for."""
+    names = {}
+    exec("from ntkgp import *", names)
+    public = {name for name in vars(ntkgp) if not name.startswith("_")}
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir()} - {"data"}
+    assert set(ntkgp.__all__) <= names.keys()
+    assert names["EnsembleRegressor"] is ntkgp.EnsembleRegressor
+    assert public - set(ntkgp.__all__) <= folders | {"Any", "cli"}
+    assert set(ntkgp.__all__) <= set(dir(ntkgp))
+
+
 def test_the_core_install_is_small():
     core = {r.split(";")[0].split(">")[0].strip() for r in requires("ntkgp") if "extra" not in r}
     assert core == {

@@ -7,6 +7,10 @@ __version__ = "0.1.0"
 from ntkgp import data as data
 from ntkgp.core.compilation import keep_compiled as keep_compiled
 from ntkgp.core.memory import NotEnoughMemory as NotEnoughMemory
+from ntkgp.core.storage import WrongNetwork as WrongNetwork
+from ntkgp.core.storage import load as load
+from ntkgp.core.storage import storable as storable
+from ntkgp.core.storage import storable_when_imported as _storable_when_imported
 from ntkgp.ensembles.ensemble import Ensemble as Ensemble
 from ntkgp.ensembles.fit import MemberFailure as MemberFailure
 from ntkgp.ensembles.fit import fit as fit
@@ -29,9 +33,13 @@ from ntkgp.kernels.matrices import nngp as nngp
 from ntkgp.kernels.matrices import ntk as ntk
 from ntkgp.kernels.solvers import Cholesky as Cholesky
 from ntkgp.kernels.solvers import ConjugateGradients as ConjugateGradients
+from ntkgp.kernels.solvers import Inverse as Inverse
 from ntkgp.kernels.solvers import NotConverged as NotConverged
 from ntkgp.kernels.solvers import Refined as Refined
-from ntkgp.laws.exact import Posterior as Posterior
+from ntkgp.kernels.solvers import Solver as Solver
+from ntkgp.kernels.training_kernel import TrainingKernel as TrainingKernel
+from ntkgp.laws.exact import ExactLaw as ExactLaw
+from ntkgp.laws.exact import condition as condition
 from ntkgp.laws.table import LAWS as LAWS
 from ntkgp.laws.table import Law as Law
 from ntkgp.networks import adapters as adapters
@@ -44,13 +52,53 @@ from ntkgp.predictive import metrics as metrics
 from ntkgp.predictive.distributions import Mixture as Mixture
 from ntkgp.predictive.distributions import Normal as Normal
 
-_WITH_SCIKIT_LEARN = (
-    "EnsembleRegressor",
+_WITH_SCIKIT_LEARN = ("EnsembleRegressor", "EnsembleClassifier", "GPRegressor", "GPClassifier")
+_storable_when_imported("ntkgp.estimators", *_WITH_SCIKIT_LEARN)
+
+__all__ = [
+    "adapters",
+    "Cholesky",
+    "condition",
+    "ConjugateGradients",
+    "data",
+    "Descent",
+    "empirical_ntk",
+    "Ensemble",
     "EnsembleClassifier",
-    "GPRegressor",
+    "EnsembleRegressor",
+    "ExactLaw",
+    "fit",
+    "GaussNewton",
     "GPClassifier",
+    "GPRegressor",
+    "Inverse",
+    "keep_compiled",
+    "kernel_matrices",
+    "Law",
+    "LAWS",
+    "LayeredNetwork",
+    "layers",
     "load",
-)
+    "MemberFailure",
+    "Method",
+    "METHODS",
+    "metrics",
+    "Mixture",
+    "mlp",
+    "myrtle",
+    "Network",
+    "nngp",
+    "Normal",
+    "NotConverged",
+    "NotEnoughMemory",
+    "NotPositiveDefinite",
+    "ntk",
+    "Refined",
+    "Solver",
+    "storable",
+    "TrainingKernel",
+    "WrongNetwork",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -63,4 +111,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WITH_SCIKIT_LEARN])
+    return sorted({*globals(), *__all__})

@@ -250,11 +250,11 @@ def test_wide_ensembles_follow_their_law(method, noise_std, control):
     trainer = GaussNewton(tolerance=1e-6)
     options = {"method": method, "members": 500, "noise_std": noise_std, "trainer": trainer}
     outputs = fit(net, X, Y, **options).outputs(T)[:, :, 0].astype(float)
-    law = ntkgp.Posterior(net, X, Y, law=METHODS[method].law, noise_std=noise_std)
+    law = ntkgp.condition(net, X, Y, law=METHODS[method].law, noise_std=noise_std)
     centred = outputs - law.mean(T)[:, 0]
     assert mean_z(outputs, law.mean(T)[:, 0]) < 6
     assert_covariance(centred, law.covariance(T), z=6)
-    wrong = ntkgp.Posterior(net, X, Y, law=control, noise_std=noise_std)
+    wrong = ntkgp.condition(net, X, Y, law=control, noise_std=noise_std)
     assert_not_covariance(centred, wrong.covariance(T))
 
 

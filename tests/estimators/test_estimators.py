@@ -104,7 +104,7 @@ def test_samples_have_the_predicted_moments(regressor):
     assert np.max(np.abs(np.cov(samples) - cov) / cov_error) < 5
 
 
-def test_the_exact_regressor_is_the_posterior_in_other_units():
+def test_the_exact_regressor_is_the_law_in_other_units():
     model = GPRegressor(activation="erf", random_state=0).fit(X, Y)
     x = (X - X.mean(axis=0)) / X.std(axis=0)
     y = (Y - Y.mean()) / Y.std()
@@ -244,7 +244,7 @@ def test_the_exact_classifier_s_probabilities_are_the_integral():
     """∫ softmax(z/T) p(dz) by quadrature; two classes need only the difference of two normals."""
     model = GPClassifier(samples=20_000, random_state=0).fit(X, LABELS)
     new = np.array([[0.2, 1000.0], [4.0, 1000.0], [0.5, 1300.0], [-2.0, 700.0]])
-    law = model.posterior_.predict((new - X.mean(axis=0)) / X.std(axis=0))
+    law = model.law_.predict((new - X.mean(axis=0)) / X.std(axis=0))
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     gap = (law.mean[:, 1] - law.mean[:, 0]) / model.temperature_
     spread = np.sqrt(law.epistemic_var.sum(axis=1)) / model.temperature_

@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 import ntkgp
 from helpers import architectures, without_kernel
 from ntkgp import (
+    Cholesky,
     ConjugateGradients,
     EnsembleClassifier,
     EnsembleRegressor,
@@ -27,7 +28,7 @@ from ntkgp import (
     GPRegressor,
     Refined,
 )
-from ntkgp.estimators.serialization import Packed, pack, unpack
+from ntkgp.core.storage import Packed, pack, unpack
 from ntkgp.networks.layers import Dense, LeakyRelu, Serial
 
 TINY = {"members": 2, "width": 4, "min_steps": 5, "min_epochs": 1, "random_state": 0}
@@ -45,6 +46,10 @@ MODELS = {
     "ensemble classifier": (EnsembleClassifier(target_scale_grid=(0.5, 1.0), **TINY), NAMES),
     "GP regressor": (GPRegressor(random_state=0), Y),
     "GP regressor, another law": (GPRegressor("randomised-prior", random_state=0), Y),
+    "GP regressor, a law of one's own": (
+        GPRegressor(ntkgp.Law(prior="ntk", trained="nngp"), random_state=0),
+        Y,
+    ),
     "GP classifier": (GPClassifier(random_state=0), NAMES),
 }
 
@@ -98,7 +103,7 @@ def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     for attribute, value in vars(model).items():
         again = getattr(loaded, attribute)
         assert isinstance(value, type(again)), attribute  # float for np.float64
-        if attribute not in ("ensemble_", "posterior_"):
+        if attribute not in ("ensemble_", "law_"):
             np.testing.assert_equal(again, value, attribute)
     assert loaded.fitted_network() == model.fitted_network()
 
@@ -323,7 +328,7 @@ def test_files_are_json_and_safetensors_and_no_pickle_is_read(name, tmp_path, mo
     assert re.fullmatch(r"arrays-[0-9a-f]{12}\.safetensors", files[0])
     assert files[1] == "model.json"
     document = json.loads((tmp_path / "model.json").read_text())
-    assert document["format"] == 1
+    assert document["format"] == 2
     assert document["ntkgp_version"] == ntkgp.__version__
     arrays = load_file(tmp_path / files[0])
     assert len(arrays) > 3
@@ -409,7 +414,7 @@ def test_damage_is_named(damage, error, words, saved):
 
 
 @pytest.mark.parametrize(
-    "document", [[], {}, 1, None, "text", {"format": 1}, {"name": "another program's"}], ids=repr
+    "document", [[], {}, 1, None, "text", {"format": 2}, {"name": "another program's"}], ids=repr
 )
 def test_other_json_is_refused(document, tmp_path):
     (tmp_path / "model.json").write_text(json.dumps(document))
@@ -418,10 +423,12 @@ def test_other_json_is_refused(document, tmp_path):
 
 
 @pytest.mark.parametrize("rest", [{}, {"ntkgp_version": "9.0", "sha256": "", "body": {}}])
-def test_a_newer_format_is_refused(rest, tmp_path):
-    (tmp_path / "model.json").write_text(json.dumps({"format": 2, **rest}))
+@pytest.mark.parametrize("number", [1, 3])
+def test_another_format_is_refused(number, rest, tmp_path):
+    (tmp_path / "model.json").write_text(json.dumps({"format": number, **rest}))
     version = rest.get("ntkgp_version", "of an unknown version")
-    with pytest.raises(ValueError, match=f"has format 2, written by ntkgp {version}.* format 1"):
+    words = f"has format {number}, written by ntkgp {version}.* format 2"
+    with pytest.raises(ValueError, match=words):
         ntkgp.load(tmp_path)
 
 
@@ -439,19 +446,19 @@ def craft(directory, edit):
 
 
 def fitted_part(body):
-    return body["model"]["of"]["fitted"]["of"]
+    return body["value"]["fields"]["fitted"]["of"]
 
 
-def posterior(body):
-    return fitted_part(body)["posterior_"]["of"]["of"]
+def law(body):
+    return fitted_part(body)["law_"]["fields"]
 
 
 def learner(body):
-    return fitted_part(body)["ensemble_"]["of"]["of"]["learner"]["of"]["of"]
+    return fitted_part(body)["ensemble_"]["fields"]["learner"]["fields"]
 
 
 def parameters(body):
-    return fitted_part(body)["ensemble_"]["of"]["of"]["parameters"]["of"]
+    return fitted_part(body)["ensemble_"]["fields"]["parameters"]["of"]
 
 
 def set_first(key, old, new, node):
@@ -466,37 +473,42 @@ def set_first(key, old, new, node):
 
 def first(key, old, new):
     def edit(body):
-        assert set_first(key, old, new, body["model"])
+        assert set_first(key, old, new, body["value"])
 
     return edit
 
 
 CRAFTED = {
-    "class": (lambda body: body.update({"class": "Popen"}), "unknown class.*'Popen'"),
-    "class that is a list": (lambda body: body.update({"class": []}), "unknown class"),
-    "layer": (first("name", "Dense", "system"), "unknown layer.*'system'"),
-    "kind": (first("kind", "posterior", "exec"), "unknown kind.*'exec'"),
-    "law": (lambda body: posterior(body).update(law="eval"), "law must be one of.*'eval'"),
+    "class": (lambda body: body["value"].update({"class": "Popen"}), "unknown class.*'Popen'"),
+    "class that is a list": (lambda body: body["value"].update({"class": []}), "unknown class"),
+    "class that Python knows": (first("class", "Dense", "print"), "unknown class.*'print'"),
+    "class by its path": (first("class", "Dense", "os.system"), "unknown class.*'os.system'"),
+    "another class than the field's": (first("class", "Relu", "Scaler"), "cannot be read"),
+    "kind": (first("kind", "tuple", "exec"), "unknown kind.*'exec'"),
+    "law": (
+        lambda body: law(body)["law"]["fields"].update(prior="eval"),
+        "(?s)cannot.*prior.*eval",
+    ),
     "width of a layer": (first("width", 512, -1), "Dense needs at least one"),
-    "no fields": (first("kind", "layer", "dict"), "cannot be read"),
+    "no fields": (first("class", "Relu", "Dense"), "cannot be read"),
+    "fields that are a list": (lambda body: body["value"].update(fields=[]), "cannot be read"),
     "array": (first("kind", "tuple", "array"), "cannot be read"),
     "array that is not there": (first("of", "array_1", "array_999"), "unknown array, 'array_999'"),
-    "no model": (lambda body: body.pop("model"), "cannot be read"),
+    "no value": (lambda body: body.pop("value"), "cannot be read"),
     "no arrays": (lambda body: body.pop("arrays"), "cannot be read"),
-    "model is a number": (lambda body: body.update(model=1), "cannot be read"),
-    "scaler": (lambda body: fitted_part(body)["x_scaler_"]["of"].pop("std"), "cannot be read"),
+    "scaler": (lambda body: fitted_part(body)["x_scaler_"]["fields"].pop("std"), "cannot be read"),
     "parameter": (
-        lambda body: body["model"]["of"]["params"]["of"].update(shell="rm"),
+        lambda body: body["value"]["fields"]["params"]["of"].update(shell="rm"),
         "cannot be read",
     ),
     "method overwritten": (lambda body: fitted_part(body).update(predict=1), "'predict'"),
     "class overwritten": (lambda body: fitted_part(body).update(__class__="x"), "'__class__'"),
-    "part of the posterior missing": (
-        lambda body: posterior(body).pop("_inverse"),
-        "cannot be read.*_inverse",
+    "part of the law missing": (
+        lambda body: law(body).pop("inverse"),
+        "cannot be read.*inverse",
     ),
-    "method of the posterior overwritten": (
-        lambda body: posterior(body).update(predict=1),
+    "method of the law overwritten": (
+        lambda body: law(body).update(predict=1),
         "cannot be read.*predict",
     ),
     "file outside": (
@@ -525,9 +537,9 @@ def test_crafted_files_are_refused_in_words(name, saved):
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (lambda body: learner(body).update(method="sudo"), "unknown method.*'sudo'"),
-        (lambda body: learner(body).update(noise="Loud"), "unknown noise.*'Loud'"),
-        (first("name", "Relu", "Evil"), "unknown layer.*'Evil'"),
+        (lambda body: learner(body)["method"].update({"class": "sudo"}), "unknown class.*'sudo'"),
+        (lambda body: learner(body)["noise"].update({"class": "Loud"}), "unknown class.*'Loud'"),
+        (first("class", "Relu", "Evil"), "unknown class.*'Evil'"),
         (lambda body: parameters(body).update(theta_tilde=3), "cannot be read"),
         (lambda body: parameters(body).update(another=None), "cannot be read.*another"),
         (lambda body: parameters(body).pop("theta"), "cannot be read.*theta"),
@@ -667,3 +679,12 @@ def test_models_of_any_solver_come_back(solver, tmp_path):
     again = saved_and_loaded(model, tmp_path)
     assert again.solver == solver
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_solver_with_a_directory_comes_back(as_path, tmp_path):
+    solver = Cholesky(directory=as_path(tmp_path))
+    model = GPRegressor(solver=solver, random_state=0).fit(X, Y)
+    again = saved_and_loaded(model, tmp_path / "model")
+    assert again.solver == solver
+    assert_same_predictions(again, model)

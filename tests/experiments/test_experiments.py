@@ -442,7 +442,7 @@ def test_a_wrong_law_is_seen_by_the_simulation():
     x, t = RNG.normal(size=(10, 10)), RNG.normal(size=(5, 10))
     y = RNG.normal(size=10)
     right, wrong = (
-        ntkgp.Posterior(net, x, y, law=law, noise_std=0.3) for law in ("randomised-prior", "ntkgp")
+        ntkgp.condition(net, x, y, law=law, noise_std=0.3) for law in ("randomised-prior", "ntkgp")
     )
     assert laws.largest_z(right, t, right.covariance(t), 5000) < 5
     assert laws.largest_z(right, t, wrong.covariance(t), 5000) > 20

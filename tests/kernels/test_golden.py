@@ -1,4 +1,4 @@
-"""Kernels and posteriors against numbers from an independent implementation (neural-tangents)."""
+"""Kernels and laws against numbers from an independent implementation (neural-tangents)."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ntkgp import LayeredNetwork, Posterior, kernel_matrices, mlp
+from ntkgp import LayeredNetwork, condition, kernel_matrices, mlp
 from ntkgp.networks.layers import (
     Abs,
     AvgPool,
@@ -108,16 +108,16 @@ def test_the_paper_s_ntk_is_the_same_in_both_parameterisations(name):
         ("de_noiseless_jitter1e-6", "deep-ensemble", {"noise_std": 0.0, "jitter": 1e-6}),
     ],
 )
-def test_posteriors_equal_the_golden_numbers(golden, law, options):
-    posterior = Posterior(mlp(1), NUMBERS["post/x"], NUMBERS["post/y"], law=law, **options)
+def test_laws_equal_the_golden_numbers(golden, law, options):
+    conditioned = condition(mlp(1), NUMBERS["post/x"], NUMBERS["post/y"], law=law, **options)
     mean, cov = NUMBERS[f"post/{golden}/mean"], NUMBERS[f"post/{golden}/cov"]
-    at_test = posterior.predict(NUMBERS["post/t"])
+    at_test = conditioned.predict(NUMBERS["post/t"])
     scale = np.abs(cov).max()
     # The noise-free system has condition number 1e8, which costs half of float64's digits.
     tolerance = 1e-9 if options["noise_std"] else 1e-6
     np.testing.assert_allclose(at_test.mean, mean, rtol=tolerance)
     np.testing.assert_allclose(
-        posterior.covariance(NUMBERS["post/t"]), cov, rtol=tolerance, atol=tolerance * scale
+        conditioned.covariance(NUMBERS["post/t"]), cov, rtol=tolerance, atol=tolerance * scale
     )
     np.testing.assert_allclose(
         at_test.epistemic_var[:, 0], np.diag(cov), rtol=tolerance, atol=tolerance * scale

@@ -5,9 +5,9 @@ import pytest
 
 import ntkgp
 from helpers import architectures, inputs_for
-from ntkgp import LAWS, Cholesky, ConjugateGradients, Posterior, Refined
+from ntkgp import LAWS, Cholesky, ConjugateGradients, Refined, condition
 from ntkgp.core import memory
-from ntkgp.estimators.serialization import pack, unpack
+from ntkgp.core.storage import pack, unpack
 from ntkgp.kernels import panels
 from ntkgp.kernels.training_kernel import TrainingKernel
 
@@ -58,7 +58,7 @@ def test_laws_are_the_same_by_every_solver(solver, law):
     x, y, t = problem(net)
     options = {"law": law, "noise_std": 0.3, "jitter": 0.01}
     exact, other = (
-        Posterior(net, x, y, **options, solver=SOLVERS[s]) for s in ("cholesky", solver)
+        condition(net, x, y, **options, solver=SOLVERS[s]) for s in ("cholesky", solver)
     )
     np.testing.assert_allclose(other.mean(t), exact.mean(t), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(
@@ -70,12 +70,12 @@ def test_laws_are_the_same_by_every_solver(solver, law):
 def test_a_matrix_in_a_file_gives_the_same(tmp_path):
     net = ARCHITECTURES["erf"]
     x, y, t = problem(net)
-    exact = Posterior(net, x, y).predict(t)
-    in_file = Posterior(net, x, y, solver=Cholesky(directory=tmp_path)).predict(t)
+    exact = condition(net, x, y).predict(t)
+    in_file = condition(net, x, y, solver=Cholesky(directory=tmp_path)).predict(t)
     np.testing.assert_array_equal(in_file.mean, exact.mean)
     stored = ConjugateGradients(rank=20, tolerance=1e-10, directory=tmp_path)
     np.testing.assert_allclose(
-        Posterior(net, x, y, solver=stored).predict(t).mean, exact.mean, rtol=1e-6
+        condition(net, x, y, solver=stored).predict(t).mean, exact.mean, rtol=1e-6
     )
     assert not list(tmp_path.iterdir())
 
@@ -83,42 +83,40 @@ def test_a_matrix_in_a_file_gives_the_same(tmp_path):
 def test_predictions_in_batches_are_those_at_once(monkeypatch):
     net = ARCHITECTURES["erf"]
     x, y, t = problem(net)
-    posterior = Posterior(net, x, y, law="randomised-prior")
-    whole, mean = posterior.predict(t), posterior.mean(t)
+    law = condition(net, x, y, law="randomised-prior")
+    whole, mean = law.predict(t), law.mean(t)
     monkeypatch.setattr("ntkgp.laws.exact._TEST_BYTES", 2 * 32 * N)
-    np.testing.assert_allclose(posterior.predict(t).mean, whole.mean, rtol=1e-12)
-    np.testing.assert_allclose(posterior.predict(t).epistemic_var, whole.epistemic_var, rtol=1e-9)
-    np.testing.assert_allclose(posterior.mean(t), mean, rtol=1e-12)
+    np.testing.assert_allclose(law.predict(t).mean, whole.mean, rtol=1e-12)
+    np.testing.assert_allclose(law.predict(t).epistemic_var, whole.epistemic_var, rtol=1e-9)
+    np.testing.assert_allclose(law.mean(t), mean, rtol=1e-12)
 
 
 def test_a_second_kernel_too_large_to_hold_is_computed_again(monkeypatch):
     net = ARCHITECTURES["erf"]
     x, y, t = problem(net)
-    held = Posterior(net, x, y, law="deep-ensemble", jitter=1e-3).predict(t)
+    held = condition(net, x, y, law="deep-ensemble", jitter=1e-3).predict(t)
     monkeypatch.setattr("ntkgp.laws.exact._HELD_ROWS", 10)
-    again = Posterior(net, x, y, law="deep-ensemble", jitter=1e-3).predict(t)
+    again = condition(net, x, y, law="deep-ensemble", jitter=1e-3).predict(t)
     np.testing.assert_allclose(again.epistemic_var, held.epistemic_var, rtol=1e-7)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_posterior_comes_back_from_plain_data_the_same(solver):
+def test_a_law_comes_back_from_plain_data_the_same(solver):
     net = ARCHITECTURES["relu"]
     x, y, t = problem(net)
-    posterior = Posterior(net, x, y, law="randomised-prior", solver=SOLVERS[solver])
-    packed = pack(posterior)
+    law = condition(net, x, y, law="randomised-prior", solver=SOLVERS[solver])
+    packed = pack(law)
     assert sum(array.shape == x.shape for array in packed.arrays.values()) == 1  # x is kept once
     again = unpack(packed)
-    np.testing.assert_array_equal(again.predict(t).mean, posterior.predict(t).mean)
-    np.testing.assert_array_equal(
-        again.predict(t).epistemic_var, posterior.predict(t).epistemic_var
-    )
+    np.testing.assert_array_equal(again.predict(t).mean, law.predict(t).mean)
+    np.testing.assert_array_equal(again.predict(t).epistemic_var, law.predict(t).epistemic_var)
 
 
 def test_too_few_steps_fail_in_words():
     net = ARCHITECTURES["relu"]
     x, y, _ = problem(net)
     with pytest.raises(ntkgp.NotConverged, match=r"2 steps.*max_steps"):
-        Posterior(net, x, y, noise_std=1e-3, solver=ConjugateGradients(rank=2, max_steps=2))
+        condition(net, x, y, noise_std=1e-3, solver=ConjugateGradients(rank=2, max_steps=2))
 
 
 def test_the_tolerance_is_that_of_the_true_residual():
@@ -136,9 +134,9 @@ def test_iterations_need_noise_and_have_no_marginal_likelihood():
     net = ARCHITECTURES["relu"]
     x, y, _ = problem(net)
     with pytest.raises(ValueError, match="noise_std or jitter"):
-        Posterior(net, x, y, noise_std=0.0, solver=ConjugateGradients())
+        condition(net, x, y, noise_std=0.0, solver=ConjugateGradients())
     with pytest.raises(ValueError, match="marginal likelihood"):
-        Posterior(net, x, y, solver=Refined()).log_marginal_likelihood()
+        condition(net, x, y, solver=Refined()).log_marginal_likelihood()
 
 
 def test_what_does_not_fit_is_refused_before_it_is_begun(monkeypatch):
@@ -147,7 +145,7 @@ def test_what_does_not_fit_is_refused_before_it_is_begun(monkeypatch):
     monkeypatch.setattr(TrainingKernel, "fill", None)
     x = np.zeros((30_000, 3))
     with pytest.raises(ntkgp.NotEnoughMemory) as error:
-        Posterior(net, x, x[:, 0])
+        condition(net, x, x[:, 0])
     message = str(error.value)
     assert "30,000 training inputs needs 4.6 GiB, and 1.0 GiB are free" in message
     assert "Refined() " in message

@@ -33,10 +33,10 @@ def test_evidence_equals_a_search_over_both_numbers(outputs):
     assert negative(np.log([found.noise_std, found.scale])) == pytest.approx(brute, abs=1e-3)
 
 
-def test_evidence_equals_the_posterior_s_marginal_likelihood():
+def test_evidence_equals_the_law_s_marginal_likelihood():
     y = draw(0.2, 1.0)
     found = best_noise_and_scale(KERNEL, y)
-    law = ntkgp.Posterior(ntkgp.mlp(2), X, y / found.scale, noise_std=found.noise_std / found.scale)
+    law = ntkgp.condition(ntkgp.mlp(2), X, y / found.scale, noise_std=found.noise_std / found.scale)
     # A change of units: log density of y is that of y/s less log s for each number.
     shifted = law.log_marginal_likelihood() - 60 * np.log(found.scale)
     assert found.log_marginal_likelihood == pytest.approx(shifted, rel=1e-9)

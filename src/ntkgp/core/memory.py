@@ -18,6 +18,16 @@ def require(needed: int, what: str, instead: str) -> None:
         raise NotEnoughMemory(f"{what} needs {gib(needed)}, and {gib(free)} are free. {instead}")
 
 
+def require_covariance(rows: int, matrices: int, other_bytes: int = 0) -> None:
+    """Go on if so many float64 matrices of rows x rows fit beside the rest, else raise."""
+    require(
+        8 * matrices * rows**2 + other_bytes,
+        f"the covariance between {rows:,} rows",
+        "Ask for fewer rows at once, or for the variance of each row alone: predict(x) of a law, "
+        "return_std=True of a regressor.",
+    )
+
+
 def available_bytes() -> int | None:
     """Memory that can be had without swapping, within the limits of a container; None if unknown."""
     known = [value for value in (_of_the_machine(), _of_the_container()) if value is not None]

@@ -1,5 +1,6 @@
 """The ensemble: trained members, what they predict, and how ensembles are put together."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +11,18 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from ntkgp.core.arrays import check_inputs
+from ntkgp.core.storage import WrongNetwork, fields_of, is_storable, save, storable
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member
 from ntkgp.ensembles.methods import name_of
 from ntkgp.ensembles.plans import choose_plan
+from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Mixture
 
 _BATCH_SIZES = (256, 4096)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Ensemble:
     """Trained baselearners of one method on one data set; `fit` makes it.
@@ -65,6 +69,35 @@ class Ensemble:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the ensemble into a directory, for `ntkgp.load`: safetensors and JSON."""
+        save(self, directory)
+
+    def __to_store__(self) -> dict[str, Any]:
+        """The fields; parameters by their leaves, because their pytree is the network's own."""
+        stored = fields_of(self)
+        trees = {"theta": stored.pop("theta"), **stored.pop("member")._asdict()}
+        leaves = {
+            name: None if tree is None else jax.tree.leaves(tree) for name, tree in trees.items()
+        }
+        given_again = not is_storable(self.learner.net)
+        return stored | {"parameters": leaves, "probe": _probe(self) if given_again else None}
+
+    @classmethod
+    def __from_store__(cls, stored: dict[str, Any], network: Any) -> "Ensemble":
+        net, members = stored["learner"].net, len(stored["indices"])
+        leaves, probe = stored.pop("parameters"), stored.pop("probe")
+        trees = {name: _stacked(net, members, own) for name, own in leaves.items()}
+        ensemble = cls(theta=trees.pop("theta"), member=Member(**trees), **stored)
+        if probe is not None:
+            tolerance = 1e-2 * np.max(np.abs(probe))  # another computer rounds otherwise
+            if not np.allclose(_probe(ensemble), probe, rtol=0, atol=tolerance):
+                raise WrongNetwork(
+                    "the network has the saved parameters' shapes but predicts otherwise with "
+                    "them: give the one that was trained."
+                )
+        return ensemble
 
     @property
     def converged(self) -> NDArray[np.bool_]:
@@ -129,6 +162,24 @@ class Ensemble:
             parts.append([np.asarray(part)[:, : len(inputs) - start] for part in normals])
         means, noise_vars = zip(*parts, strict=True)
         return np.concatenate(means, axis=1), np.concatenate(noise_vars, axis=1)
+
+
+def _probe(ensemble: Ensemble) -> NDArray[Any]:
+    """Outputs at a few inputs, by which a network that is given again is known."""
+    shape = ensemble.learner.net.input_shape
+    return ensemble.outputs(np.random.default_rng(0).standard_normal((3, *shape)))
+
+
+def _stacked(net: Network, members: int, leaves: list[NDArray[Any]] | None) -> Params | None:
+    """The members' parameters in the network's own pytree, from its leaves."""
+    if leaves is None:
+        return None
+    expected, treedef = jax.tree.flatten(jax.eval_shape(net.init, jax.random.key(0)))
+    if [leaf.shape for leaf in leaves] != [(members, *leaf.shape) for leaf in expected]:
+        raise ValueError(
+            "the network does not have the saved parameters' shapes: give the one that was trained."
+        )
+    return jax.tree.unflatten(treedef, [jnp.asarray(leaf) for leaf in leaves])
 
 
 def _normal(own: tuple[Params, Member], shared: tuple[Baselearner, Array]) -> tuple[Array, Array]:

@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from ntkgp.core.storage import fields_of, storable
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.methods import Method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
+from ntkgp.networks.given import for_file
 from ntkgp.networks.protocol import Network, squared_norm
 
 
@@ -50,6 +52,7 @@ class TrainingSet(NamedTuple):
     """1 for an example, 0 for a row that only fills up the array."""
 
 
+@storable
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["noise_std", "weight_decay"],
@@ -70,6 +73,9 @@ class Baselearner:
     weight_decay: float | Array = 0.0
     """½ · weight_decay · ‖θ‖² added to the loss, for deep ensembles only."""
     noise: Noise = field(default_factory=ConstantNoise)
+
+    def __to_store__(self) -> dict[str, Any]:
+        return fields_of(self) | {"net": for_file(self.net)}
 
     @property
     def target_dim(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import jax
 from jax import Array
 
+from ntkgp.core.storage import storable
 from ntkgp.core.typing import Params, Part
 from ntkgp.networks.protocol import Network, scale
 
@@ -22,6 +23,7 @@ class Offset(Protocol):
         """δ(x), (n, output_dim). `theta_0` is None where `tangent_at_init` is False."""
 
 
+@storable
 @dataclass(frozen=True)
 class PriorNetwork:
     """δ(x) = f(x, θ̃): a second, untrained network (Osband et al., 2018)."""
@@ -32,6 +34,7 @@ class PriorNetwork:
         return net.apply(theta_tilde, x)
 
 
+@storable
 @dataclass(frozen=True)
 class Tangent:
     """δ(x) = ∇f(x, θ₀) θ*, with θ* = (body · θ̃^{≤L}, head · θ̃^{L+1}): one JVP (Eq. 10).
@@ -51,6 +54,7 @@ class Tangent:
         return delta - f_0 if self.minus_init else delta
 
 
+@storable
 @dataclass(frozen=True)
 class Method:
     """One way to train a baselearner f̃(x, θ) = model(x, θ) + δ(x).

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from ntkgp.core.storage import storable
+
 MIN_VAR = 1e-6
 """Added to every learned variance, so that no point can claim to be free of noise."""
 
@@ -48,6 +50,7 @@ class Noise(Protocol):
         """The loss of each example, (..., n), given the member's own noise ε ~ N(0, 1) (n, c)."""
 
 
+@storable
 @dataclass(frozen=True)
 class ConstantNoise:
     """y' = y + σε with one σ for all x; the network's outputs are the mean."""
@@ -77,6 +80,7 @@ class ConstantNoise:
         return 0.5 * jnp.sum((y + noise_std * epsilon - outputs) ** 2, axis=-1)
 
 
+@storable
 @dataclass(frozen=True)
 class LearnedNoise:
     """y' = y + σ(x)ε, where σ²(x) is the sigmoid of a second output for each target.

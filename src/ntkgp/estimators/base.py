@@ -1,15 +1,14 @@
 """What all four estimators share: checking and standardising X, choosing a network, tags."""
 
-import os
 import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from ntkgp.estimators.files import SavedEstimator
 from ntkgp.estimators.preparation import Scaler, candidates, check_counts, seed_of
 from ntkgp.networks.protocol import Network
 
@@ -17,10 +16,9 @@ _OPTIONS: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
 _NAMED = re.compile(r"\b(X|y|[Ii]nput|feature names)\b")
 
 
-class TableEstimator(BaseEstimator):  # type: ignore[misc]
+class TableEstimator(SavedEstimator):
     """An estimator on standardised inputs, with a network that is given or chosen."""
 
-    network: Any
     activation: str
     depth: int
     random_state: Any
@@ -69,16 +67,6 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.output_dim_ = output_dim
         sizes = check_counts(**self._sizes())
         return candidates(self.network, self.input_shape_, output_dim, self.activation, sizes)
-
-    def fitted_network(self) -> Network:
-        """The network that was trained, or whose law was computed."""
-        raise NotImplementedError
-
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the fitted model into a directory, for `ntkgp.load`: safetensors and JSON."""
-        from ntkgp.estimators.files import save
-
-        save(self, directory)
 
 
 def _naming(error: ValueError | TypeError, name: str) -> Exception:

@@ -67,7 +67,7 @@ def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
     """T that minimises the cross-entropy of the mean probabilities on held-out data (Section 3.5).
 
     Args:
-        logits: (k, n, classes), of each member or posterior sample.
+        logits: (k, n, classes), of each member, or sample of a law.
         labels: (n,), from 0.
 
     Labels are smoothed in the manner of Platt (1999), (n + 1)/(n + 2) for the true class and the rest

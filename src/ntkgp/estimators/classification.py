@@ -21,7 +21,7 @@ Model = TypeVar("Model")
 
 
 class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
-    """Class probabilities: the mean over members, or posterior samples, of softmax(z/T)."""
+    """Class probabilities: the mean over members, or samples of a law, of softmax(z/T)."""
 
     target_scale: float | None
     target_scale_grid: tuple[float, ...]
@@ -96,7 +96,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def predict_members_proba(self, X: Any) -> NDArray[Any]:
-        """Class probabilities of each member or posterior sample, (k, n, classes)."""
+        """Class probabilities of each member, or sample of a law, (k, n, classes)."""
         return member_probabilities(self._logits(self._inputs(X)), self.temperature_)
 
     def predict_proba(self, X: Any) -> NDArray[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.core.storage import storable
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import get_method
 from ntkgp.ensembles.trainers import Trainer
@@ -14,6 +15,7 @@ from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.ensembles import EnsembleEstimator
 
 
+@storable
 class EnsembleClassifier(Classifier, EnsembleEstimator):
     """An ensemble of neural networks whose class probabilities know their limits (Section 3.5).
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.core.storage import storable
 from ntkgp.ensembles.methods import get_method
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.calibration import best_noise_std
@@ -18,6 +19,7 @@ from ntkgp.predictive.distributions import Mixture, Normal
 _ENOUGH_ROWS = 20  # held out, for a noise below that of training
 
 
+@storable
 class EnsembleRegressor(Regressor, EnsembleEstimator):
     """An ensemble of neural networks that says how sure it is; by default Bayesian, NTKGP-param.
 

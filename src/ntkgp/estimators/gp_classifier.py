@@ -6,38 +6,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.core.storage import storable
 from ntkgp.estimators.calibration import mean_prior_var
 from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.preparation import with_kernel
 from ntkgp.kernels.solvers import Cholesky, Solver
-from ntkgp.laws.exact import Posterior
-from ntkgp.laws.table import get_law
+from ntkgp.laws.exact import ExactLaw, condition
+from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.protocol import Network
 
 
+@storable
 class GPClassifier(Classifier):
     """The exact law of an infinitely wide ensemble as a classifier; by default NTKGP.
 
     A Gaussian process regresses on one-hot targets times κ; the probabilities are
-    ∫ softmax(z/T) p(dz) under its posterior, by Monte Carlo. Rows are held out for T as in
+    ∫ softmax(z/T) p(dz) under that law, by Monte Carlo. Rows are held out for T as in
     `EnsembleClassifier`.
 
     Args:
-        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", a name in `ntkgp.LAWS`.
+        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
         noise_std: standard deviation σ of the noise on the scaled targets; the paper's is 0.1.
         target_scale, target_scale_grid: as in `EnsembleClassifier`, with ζ₀ the mean of the prior
             kernel at (x, x).
         network: a `LayeredNetwork`, or a function (input_shape, output_dim) that makes one.
         depth, activation: of the default network.
-        samples: of the posterior, for predictions.
-        validation_samples: of the posterior, for T.
+        samples: of the law, for predictions.
+        validation_samples: of the law, for T.
         jitter: added to the diagonal of the training kernel.
-        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. Tables beyond memory
-            take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
+        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. A table whose matrix
+            does not fit into memory takes `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
         validation_fraction, random_state, verbose: as in `EnsembleClassifier`.
 
     Attributes:
-        posterior_: the `Posterior`.
+        law_: the `ExactLaw`.
         zeta_0_, kappa_, temperature_, classes_: as in `EnsembleClassifier`.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
@@ -47,7 +49,7 @@ class GPClassifier(Classifier):
 
     def __init__(
         self,
-        law: str = "ntkgp",
+        law: str | Law = "ntkgp",
         *,
         noise_std: float = 0.1,
         target_scale: float | None = None,
@@ -85,8 +87,8 @@ class GPClassifier(Classifier):
         rng = self._start()
         net = with_kernel(self._candidates(len(self.classes_))[0])
         self.zeta_0_ = mean_prior_var(net, law, x)
-        condition = partial(
-            Posterior,
+        conditioned = partial(
+            condition,
             net,
             law=self.law,
             noise_std=self.noise_std,
@@ -95,23 +97,23 @@ class GPClassifier(Classifier):
             progress=bool(self.verbose),
         )
         sampled = partial(self._sampled, n_samples=self.validation_samples)
-        self.posterior_ = self._best_fit(x, labels, rng, condition, sampled)
+        self.law_ = self._best_fit(x, labels, rng, conditioned, sampled)
         return self
 
-    def _sampled(self, posterior: Posterior, x: NDArray[Any], n_samples: int) -> NDArray[Any]:
+    def _sampled(self, law: ExactLaw, x: NDArray[Any], n_samples: int) -> NDArray[Any]:
         """z ~ the law at each x, (n_samples, n, classes).
 
         All x share one draw of the normals: their marginals are right, which is all that class
         probabilities need, and a row's prediction does not depend on its neighbours.
         """
-        law = posterior.predict(x)
+        normal = law.predict(x)
         shape = (-(-n_samples // 2), 1, len(self.classes_))
         half = np.random.default_rng([self.seed_, 1]).standard_normal(shape)
         pairs = np.concatenate([half, -half])  # so that no class is favoured
-        return law.mean + np.sqrt(law.epistemic_var) * pairs[:n_samples]
+        return normal.mean + np.sqrt(normal.epistemic_var) * pairs[:n_samples]
 
     def fitted_network(self) -> Network:
-        return self.posterior_.net
+        return self.law_.net
 
     def _logits(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._sampled(self.posterior_, x, self.samples)
+        return self._sampled(self.law_, x, self.samples)

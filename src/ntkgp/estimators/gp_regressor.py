@@ -5,15 +5,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.core.storage import storable
 from ntkgp.estimators.preparation import choose, with_kernel
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.kernels.solvers import Cholesky, Solver
-from ntkgp.laws.exact import Posterior
-from ntkgp.laws.table import get_law
+from ntkgp.laws.exact import condition
+from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
 
 
+@storable
 class GPRegressor(Regressor):
     """The exact law of an infinitely wide ensemble; by default the NTKGP posterior.
 
@@ -21,20 +23,20 @@ class GPRegressor(Regressor):
     of highest marginal likelihood, on 1,000 rows at the most.
 
     Args:
-        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", a name in `ntkgp.LAWS`.
+        law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
         noise_std: standard deviation of the observation noise in the units of y; None to choose it.
         network: a `LayeredNetwork`, or a function (input_shape, output_dim) that makes one; None
             for a multi-layer perceptron of `depth` hidden layers.
         activation: of the default network, "relu", "erf", "gelu", or "auto".
         jitter: added to the diagonal of the training kernel, relative to the prior scale; the
             noise-free "deep-ensemble" law needs some.
-        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. Tables beyond memory
-            take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
+        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. A table whose matrix
+            does not fit into memory takes `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
         random_state: which rows the marginal likelihood is computed on.
         verbose: show progress.
 
     Attributes:
-        posterior_: the `Posterior`, on standardised data.
+        law_: the `ExactLaw`, on standardised data.
         noise_std_, target_scale_, evidence_: as in `EnsembleRegressor`.
 
     >>> X = np.linspace(-1, 1, 30)[:, None]
@@ -46,7 +48,7 @@ class GPRegressor(Regressor):
 
     def __init__(
         self,
-        law: str = "ntkgp",
+        law: str | Law = "ntkgp",
         *,
         noise_std: float | None = None,
         network: Any = None,
@@ -77,7 +79,7 @@ class GPRegressor(Regressor):
         self.target_scale_ = 1 / choice.evidence.scale
         noise_std = choice.evidence.noise_std
         self.noise_std_ = noise_std * self.y_scaler_.std
-        self.posterior_ = Posterior(
+        self.law_ = condition(
             with_kernel(choice.net),
             x,
             targets * self.target_scale_,
@@ -90,24 +92,24 @@ class GPRegressor(Regressor):
         return self
 
     def fitted_network(self) -> Network:
-        return self.posterior_.net
+        return self.law_.net
 
     def _predict_standardised(self, x: NDArray[Any]) -> Normal:
-        return self.posterior_.predict(x).rescaled(1 / self.target_scale_, 0.0)
+        return self.law_.predict(x).rescaled(1 / self.target_scale_, 0.0)
 
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self.posterior_.mean(x) / self.target_scale_
+        return self.law_.mean(x) / self.target_scale_
 
     def _joint(self, x: NDArray[Any]) -> Joint:
-        covariance = self.posterior_.covariance(x) / self.target_scale_**2
-        outputs = self.posterior_.y.shape[1]
+        covariance = self.law_.covariance(x) / self.target_scale_**2
+        outputs = self.law_.y.shape[1]
         return Joint(
             self._mean(x),
             np.repeat(covariance[..., None], outputs, axis=-1),
-            (self.posterior_.noise_std / self.target_scale_) ** 2,
+            (self.law_.noise_std / self.target_scale_) ** 2,
         )
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
-        functions = self.posterior_.sample(x, n_samples, seed)
+        functions = self.law_.sample(x, n_samples, seed)
         noise = np.random.default_rng([seed, 1]).standard_normal(functions.shape)
-        return (functions + self.posterior_.noise_std * noise) / self.target_scale_
+        return (functions + self.law_.noise_std * noise) / self.target_scale_

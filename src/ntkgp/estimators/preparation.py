@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from ntkgp.core.storage import storable
 from ntkgp.kernels.matrices import Which
 from ntkgp.laws.evidence import (
     Evidence,
@@ -14,6 +15,7 @@ from ntkgp.laws.evidence import (
     has_cheap_kernel,
     training_kernel,
 )
+from ntkgp.networks.given import users_network
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.layers import Erf, Gelu, Relu
 from ntkgp.networks.layers.activation import Activation
@@ -46,6 +48,7 @@ EVIDENCE_ROWS_WITHOUT_KERNEL = 200
 _FAR = 1e6  # training standard deviations from the mean: float32 overflows in a network's square
 
 
+@storable
 class Scaler(NamedTuple):
     """values = mean + std · standardised."""
 
@@ -121,31 +124,6 @@ def candidates(
         for name in names
         for prior in ACTIVATIONS[name]
     ]
-
-
-def users_network(network: Any, input_shape: tuple[int, ...], output_dim: int) -> Network:
-    """The network that was given, or that the function that was given makes for these shapes."""
-    made = not isinstance(network, Network) and callable(network)
-    try:
-        net = network(input_shape, output_dim) if made else network
-    except Exception as error:
-        raise TypeError(
-            "network could not be called as network(input_shape, output_dim) to make a Network: "
-            f"{type(error).__name__}: {error}. A module of Flax or Equinox goes through "
-            "ntkgp.adapters first, as in ntkgp.adapters.from_flax(module, input_shape)."
-        ) from error
-    if not isinstance(net, Network):
-        raise TypeError(
-            "network must be a Network, or a function (input_shape, output_dim) -> Network; "
-            f"{'it returned' if made else 'got'} {type(net).__name__}. See ntkgp.adapters for "
-            "networks of other libraries."
-        )
-    if net.input_shape != input_shape or net.output_dim != output_dim:
-        raise ValueError(
-            f"network must take inputs of shape {input_shape} and have {output_dim} outputs for "
-            f"this data; it has {net.input_shape} and {net.output_dim}."
-        )
-    return net
 
 
 def with_kernel(net: Network) -> LayeredNetwork:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from ntkgp.core.memory import require_covariance
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import Scaler, seed_of
 from ntkgp.predictive.distributions import Normal
@@ -119,6 +120,8 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
 
     def _mean_and_covariance(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Of observations in the user's units and shape."""
+        # The function's covariance, one for each target and its rescaled copy.
+        require_covariance(len(x), matrices=1 + 2 * len(self.y_scaler_.std))
         mean, covariance, noise_var = self._joint(x)
         rows = np.arange(len(x))
         covariance[rows, rows] += noise_var

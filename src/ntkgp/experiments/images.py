@@ -29,7 +29,7 @@ from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.kernels.matrices import ntk
 from ntkgp.kernels.solvers import Cholesky, Solver
-from ntkgp.laws.exact import Posterior
+from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.table import get_law
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.predictive import metrics
@@ -277,7 +277,7 @@ def law_record(config: ImagesConfig, task: Task, solver: Solver, progress: bool)
     targets = kappa * np.eye(net.output_dim)[task.train.y]
     seconds = {}
     started = time.perf_counter()
-    posterior = Posterior(
+    posterior = condition(
         net, x, targets, noise_std=config.noise_std, solver=solver, progress=progress
     )
     seconds["conditioning"] = time.perf_counter() - started
@@ -303,7 +303,7 @@ def law_record(config: ImagesConfig, task: Task, solver: Solver, progress: bool)
     }
 
 
-def residual(posterior: Posterior) -> float:
+def residual(posterior: ExactLaw) -> float:
     """Largest |(Θ + σ²I) w - y| / max |y| over 500 rows, each computed anew from the kernel."""
     x, weights, y = posterior.x, posterior.weights, posterior.y
     some = np.random.default_rng(1).choice(len(x), min(len(x), 500), replace=False)

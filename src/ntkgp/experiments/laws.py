@@ -12,7 +12,7 @@ from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.kernels.matrices import kernel_matrix
-from ntkgp.laws.exact import Posterior
+from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.layers import Erf, Gelu, Relu
 from ntkgp.networks.ready_made import mlp, myrtle
@@ -71,7 +71,7 @@ def record(config: LawsConfig, mark: Mark) -> Record:
     y = rng.normal(size=(config.train_points, 1))
     noise_std = config.noise_std if mark["chain"] == "noisy" else 0.0
     laws = {
-        law: Posterior(net, x, y, law=law, noise_std=noise_std) for law in CHAINS[mark["chain"]]
+        law: condition(net, x, y, law=law, noise_std=noise_std) for law in CHAINS[mark["chain"]]
     }
     covariances = {law: posterior.covariance(t) for law, posterior in laws.items()}
     wide, middle, narrow = CHAINS[mark["chain"]]
@@ -92,7 +92,7 @@ def record(config: LawsConfig, mark: Mark) -> Record:
 
 
 def largest_z(
-    posterior: Posterior, t: NDArray[Any], covariance: NDArray[Any], n_draws: int
+    posterior: ExactLaw, t: NDArray[Any], covariance: NDArray[Any], n_draws: int
 ) -> float:
     """How far means and variances of simulated members are from the law, in standard errors.
 

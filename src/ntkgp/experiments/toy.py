@@ -15,7 +15,7 @@ from ntkgp.ensembles.trainers import Descent, GaussNewton, Trainer
 from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.results import Mark, Record, rounded
-from ntkgp.laws.exact import Posterior
+from ntkgp.laws.exact import condition
 from ntkgp.laws.table import LAWS
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.ready_made import mlp
@@ -165,7 +165,7 @@ def law_records(config: ToyConfig) -> dict[str, Any]:
     laws = {}
     for name, law in LAWS.items():
         jitter = 0.0 if law.noisy else config.jitter
-        posterior = Posterior(net, x, y, law=name, noise_std=config.noise_std, jitter=jitter)
+        posterior = condition(net, x, y, law=name, noise_std=config.noise_std, jitter=jitter)
         at_grid = posterior.predict(grid)
         laws[name] = {
             "mean": rounded(at_grid.mean[:, 0]),

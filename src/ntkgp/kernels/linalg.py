@@ -18,8 +18,8 @@ def sample_gaussian(
 ) -> Matrix:
     """Draws of N(0, cov), independent between outputs: (n_samples, n, n_outputs).
 
-    By eigenvalues, those below zero by rounding counted as zero, because the covariance of a
-    posterior is singular wherever the data leave no doubt.
+    It goes by eigenvalues, because a law's covariance is singular where the data leave no doubt.
+    Those that rounding has made negative count as zero.
     """
     values, vectors = linalg.eigh(cov)
     worst, scale = values[0], max(values[-1], 0.0)

@@ -1,8 +1,8 @@
-"""A symmetric matrix by its lower triangle, in block columns: filled, factorised and solved in place.
+"""The lower triangle of a symmetric matrix in block columns, filled, factorised and solved in place.
 
-Panel j has the rows from its diagonal on of `width` columns, row by row. All panels lie one after
-another in one array, n²/2 numbers and a little more, in memory or in a file. The work is done by
-BLAS and LAPACK, which see each panel as a transposed array without copying it.
+A panel holds `width` columns from the diagonal down, stored row by row. All panels lie one after
+another in one array of little more than n²/2 numbers, in memory or in a file. BLAS and LAPACK do
+the work: they see each panel as a transposed array and copy nothing.
 """
 
 import os
@@ -19,6 +19,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from ntkgp.core.memory import gib
 from ntkgp.core.progress import progress_bar
+from ntkgp.core.storage import storable
 from ntkgp.kernels.linalg import Matrix, NotPositiveDefinite
 
 WIDTH = 2048
@@ -34,7 +35,7 @@ class Panel(NamedTuple):
 
     @property
     def square(self) -> Matrix:
-        """The block on the diagonal, of which the lower triangle counts."""
+        """The block on the diagonal; only its lower triangle counts."""
         return self.entries[: self.stop - self.start]
 
     @property
@@ -42,6 +43,7 @@ class Panel(NamedTuple):
         return self.entries[self.stop - self.start :]
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Panels:
     """The lower triangle of an n x n matrix, or its Cholesky factor."""
@@ -55,7 +57,7 @@ class Panels:
     def empty(
         cls, n: int, dtype: DTypeLike, directory: str | os.PathLike[str] | None = None
     ) -> "Panels":
-        """Room for a matrix, in memory, or in a nameless file in a directory."""
+        """Room for a matrix, in memory or in a nameless file in a directory."""
         width = ceil(n / ceil(n / WIDTH))
         size = n_entries(n, width)
         if directory is None:
@@ -75,7 +77,7 @@ class Panels:
         return np.concatenate([np.diagonal(panel.square) for panel in self])
 
     def times(self, right: Matrix) -> Matrix:
-        """The symmetric matrix times (n, t); not for a factor."""
+        """The symmetric matrix times B (n, t). A factor has no such product."""
         out = np.zeros_like(right)
         for panel in self:
             out[panel.start : panel.stop] += (
@@ -86,7 +88,7 @@ class Panels:
         return out
 
     def solve_lower(self, right: Matrix) -> Matrix:
-        """L⁻¹ B for a factor L; B (n, t), of the factor's dtype and row by row, is overwritten."""
+        """L⁻¹ B for a factor L. It overwrites B (n, t), which is C-ordered and of the factor's dtype."""
         trsm, gemm = get_blas_funcs(("trsm", "gemm"), (self.entries,))
         for panel in self:
             ours, later = right[panel.start : panel.stop], right[panel.stop :]
@@ -107,7 +109,7 @@ class Panels:
 
 
 def n_entries(n: int, width: int = WIDTH) -> int:
-    """Numbers that the panels of an n x n matrix hold."""
+    """How many numbers the panels of an n x n matrix hold."""
     starts = np.arange(0, n, width)
     return int(np.sum((n - starts) * np.minimum(width, n - starts)))
 
@@ -117,15 +119,15 @@ def cholesky(
 ) -> Panels:
     """The factor L of a matrix L Lᵀ, in the matrix's own place.
 
-    Panel by panel from the left: `fill` writes its entries when it is its turn, the earlier
-    panels' products are subtracted, and its own block is factorised. `what` names the matrix in
-    the error that is raised where it is not positive definite.
+    It goes panel by panel from the left. For each, `fill` writes the entries, the products of the
+    earlier panels are subtracted, and the block on the diagonal is factorised. `what` names the
+    matrix in the error for one that is not positive definite.
     """
     gemm, trsm = get_blas_funcs(("gemm", "trsm"), (panels.entries,))
     (potrf,) = get_lapack_funcs(("potrf",), (panels.entries,))
     eps, trace, largest = np.finfo(panels.entries.dtype).eps, 0.0, 0.0
     done: list[Panel] = []
-    with progress_bar(panels.n, "exact posterior", progress) as bar:
+    with progress_bar(panels.n, "Cholesky factor", progress) as bar:
         for panel in panels:
             fill(panel)
             diagonal = np.diagonal(panel.square)
@@ -162,7 +164,7 @@ def _symmetric(square: Matrix) -> Matrix:
 
 
 def _mapped(size: int, dtype: np.dtype[Any], directory: str | os.PathLike[str]) -> NDArray[Any]:
-    """A vector in a file that has no name and vanishes with it; its room is taken in advance."""
+    """A vector in a file without a name, which vanishes with it. The disk's room is taken at once."""
     needed, free = size * dtype.itemsize, shutil.disk_usage(directory).free
     if needed > free:
         raise OSError(f"{directory} has {gib(free)} free, and the matrix needs {gib(needed)}.")

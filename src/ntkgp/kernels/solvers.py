@@ -1,4 +1,4 @@
-"""Ways to invert a training kernel: exactly, in single precision with refinement, or by iteration."""
+"""Ways to invert a training kernel: exactly, in float32 with refinement, or by iteration."""
 
 import os
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from scipy import linalg
 
 from ntkgp.core.memory import gib, require
 from ntkgp.core.progress import progress_bar
+from ntkgp.core.storage import storable
 from ntkgp.kernels import panels as packed
 from ntkgp.kernels.linalg import Matrix
 from ntkgp.kernels.panels import Panels
@@ -18,7 +19,10 @@ from ntkgp.kernels.training_kernel import TrainingKernel
 
 @runtime_checkable
 class Inverse(Protocol):
-    """(T + shift·I)⁻¹ in some form; right-hand sides are (n, t) in float64 and stay as they are."""
+    """(T + shift·I)⁻¹ in some form.
+
+    Right-hand sides B are (n, t), in float64, and must not be changed.
+    """
 
     def solve(self, right: Matrix) -> Matrix:
         """(T + shift·I)⁻¹ B."""
@@ -27,31 +31,36 @@ class Inverse(Protocol):
         """Bᵀ (T + shift·I)⁻¹ B, (t, t), or its diagonal only."""
 
     def log_det(self) -> float:
-        """log det (T + shift·I)."""
+        """log det (T + shift·I), for the marginal likelihood."""
 
 
 @runtime_checkable
 class Solver(Protocol):
-    """A way to make an inverse."""
+    """A way to make an inverse. Any object with these two methods is one.
 
-    def __call__(self, kernel: TrainingKernel, progress: bool) -> Inverse: ...
+    A law can be saved if the class of its inverse is `ntkgp.storable`.
+    """
+
+    def __call__(self, kernel: TrainingKernel, progress: bool) -> Inverse:
+        """The inverse of a training kernel, with a progress bar if one is asked for."""
 
     def bytes_needed(self, n: int) -> int:
-        """Memory that the inverse of an n x n matrix takes, beside the inputs."""
+        """The memory that an n x n matrix takes to invert, beside the inputs."""
 
 
 class NotConverged(ArithmeticError):
     """An iteration reached its limit of steps before its tolerance."""
 
 
+@storable
 @dataclass(frozen=True)
 class Cholesky:
-    """Exact, in float64, by a Cholesky factorisation of the lower triangle in its own place.
+    """Exact: a Cholesky factor in float64, in the place of the lower triangle.
 
-    4 n² bytes, n³/3 operations; then n² operations for the variance of each prediction.
+    It takes 4 n² bytes and n³/3 operations, then n² operations for the variance of each prediction.
 
     Args:
-        directory: where to keep the factor in a file, for matrices beyond memory; None for memory.
+        directory: keeps the factor in a file there, for matrices that do not fit into memory.
     """
 
     directory: str | os.PathLike[str] | None = None
@@ -65,17 +74,18 @@ class Cholesky:
         return CholeskyInverse(packed.cholesky(room, kernel.fill, what, progress))
 
 
+@storable
 @dataclass(frozen=True)
 class Refined:
     """Half the memory and half the time of `Cholesky`: a factor in float32, refined in float64.
 
-    The factor preconditions conjugate gradients on the kernel itself, in float64, each step of
-    which computes the kernel again: 2 n² bytes, n³/3 operations in float32, and a few kernel
+    The factor preconditions conjugate gradients on the kernel itself in float64; each step
+    computes the kernel again. It takes 2 n² bytes, n³/3 operations in float32, and a few kernel
     matrices for each block of right-hand sides.
 
     Args:
-        tolerance: largest ‖(T + shift·I) v - b‖ / ‖b‖ of any solution.
-        max_steps: of conjugate gradients.
+        tolerance: the largest ‖(T + shift·I) v - b‖ / ‖b‖ of any solution.
+        max_steps: the limit on the steps of conjugate gradients.
     """
 
     tolerance: float = 1e-9
@@ -96,19 +106,20 @@ class Refined:
         return IterativeInverse(kernel, CholeskyInverse(factor), self.tolerance, self.max_steps)
 
 
+@storable
 @dataclass(frozen=True)
 class ConjugateGradients:
-    """For any n that time allows: n x `rank` numbers of memory, and as many kernel matrices as steps.
+    """For any n that time allows: it stores no matrix, and each step computes the kernel once.
 
-    The preconditioner is the Nyström approximation F Fᵀ + s I by `rank` training inputs drawn at
-    random, with s the shift and the mean of what the approximation leaves out of the diagonal.
+    It takes 3 n x `rank` numbers of memory. The preconditioner is the Nyström approximation
+    F Fᵀ + s I by `rank` training inputs drawn at random. s is the shift, plus the mean of what the
+    approximation leaves out of the diagonal.
 
     Args:
-        rank: of the preconditioner; more takes fewer steps.
-        tolerance: largest ‖(T + shift·I) v - b‖ / ‖b‖ of any solution.
-        max_steps: of conjugate gradients.
-        directory: where to keep the kernel matrix, 4 n² bytes, so that it is computed once;
-            None to compute its blocks again at every step.
+        rank: the rank of the preconditioner; a larger one takes fewer steps.
+        tolerance: the largest ‖(T + shift·I) v - b‖ / ‖b‖ of any solution.
+        max_steps: the limit on the steps.
+        directory: keeps the kernel matrix in a file there, 4 n² bytes, so that it is computed once.
     """
 
     rank: int = 1000
@@ -131,9 +142,10 @@ class ConjugateGradients:
         return IterativeInverse(matrix, preconditioner, self.tolerance, self.max_steps)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class CholeskyInverse:
-    """By the factor L of T + shift·I = L Lᵀ."""
+    """By the Cholesky factor L of T + shift·I = L Lᵀ."""
 
     factor: Panels
 
@@ -151,6 +163,7 @@ class CholeskyInverse:
         return 2 * float(np.sum(np.log(self.factor.diagonal())))
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class NystromInverse:
     """(F Fᵀ + s I)⁻¹ = (I - F (Fᵀ F + s I)⁻¹ Fᵀ) / s."""
@@ -181,9 +194,10 @@ def _nystrom(kernel: TrainingKernel, rank: int) -> NystromInverse:
     return NystromInverse(features, linalg.cholesky(gram, lower=True), shift)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class IterativeInverse:
-    """By preconditioned conjugate gradients; all right-hand sides go together."""
+    """By preconditioned conjugate gradients on all right-hand sides together."""
 
     matrix: TrainingKernel | Panels
     preconditioner: CholeskyInverse | NystromInverse
@@ -241,7 +255,7 @@ class IterativeInverse:
 
 
 def check_memory(solver: Solver, n: int, other_bytes: int) -> None:
-    """Refuse what does not fit before it is begun, and say what would."""
+    """Refuse what does not fit before it starts, and say what would fit."""
     others: dict[str, Solver] = {
         "solver=Refined()": Refined(),
         "solver=ConjugateGradients()": ConjugateGradients(),

@@ -1,4 +1,4 @@
-"""The kernel matrix of a training set as it is inverted: T + shift·I, computed where it is used."""
+"""The matrix that a law inverts, T + shift·I on the training inputs, computed where it is used."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ntkgp.core.arrays import precision
+from ntkgp.core.storage import storable
 from ntkgp.kernels.matrices import (
     Which,
     block_side,
@@ -22,9 +23,15 @@ from ntkgp.kernels.panels import Panel
 from ntkgp.networks.layered import LayeredNetwork
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class TrainingKernel:
-    """T + shift·I on the inputs x (n, *input_shape), in the dtype of x; held nowhere as a whole."""
+    """T + shift·I on the inputs x (n, *input_shape), in the dtype of x. It stores no matrix.
+
+    >>> kernel = TrainingKernel(ntkgp.mlp(1), np.array([[0.0], [1.0]]), "ntk", shift=0.1)
+    >>> np.allclose(kernel.matrix() @ np.ones((2, 1)), kernel.times(np.ones((2, 1))))
+    True
+    """
 
     net: LayeredNetwork
     x: NDArray[Any]
@@ -37,12 +44,18 @@ class TrainingKernel:
     def diagonal(self) -> NDArray[Any]:
         return kernel_matrix(self.net, self.which, self.x, diagonal=True) + self.shift
 
+    def matrix(self) -> NDArray[Any]:
+        """The whole of T + shift·I, (n, n), for solvers that need it so."""
+        whole = kernel_matrix(self.net, self.which, self.x)
+        np.fill_diagonal(whole, self.diagonal())
+        return whole
+
     def columns(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """T[:, rows], without the shift: (n, len(rows))."""
         return kernel_matrix(self.net, self.which, self.x, self.x[rows])
 
     def fill(self, panel: Panel) -> None:
-        """Write the entries of one panel in their place, its diagonal without rounding."""
+        """Write the entries of one panel in place, the diagonal free of rounding."""
         below, right = self.x[panel.start :], self.x[panel.start : panel.stop]
         sides = [block_side(self.net, self.x.dtype, n) for n in (len(self), len(right))]
         with precision(self.x.dtype):
@@ -51,7 +64,7 @@ class TrainingKernel:
         np.fill_diagonal(panel.square, diagonal)
 
     def times(self, right: NDArray[Any]) -> NDArray[Any]:
-        """(T + shift·I) B for B (n, t): each pair of blocks is computed once and used twice."""
+        """(T + shift·I) B for B (n, t). It computes each pair of blocks once and uses it twice."""
         out = np.zeros_like(right)
         side = block_side(self.net, self.x.dtype, len(self))
         diagonal = self.diagonal()
@@ -76,7 +89,7 @@ class TrainingKernel:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _own_product(net: LayeredNetwork, which: Which, x: Array, v: Array, diagonal: Array) -> Array:
-    """K v for a block on the diagonal, whose own diagonal is given."""
+    """K v for a block on the diagonal, with the diagonal given."""
     k = getattr(net.kernel(x, x), which)
     return jnp.where(jnp.eye(len(x), dtype=bool), diagonal[:, None], k) @ v
 
@@ -91,5 +104,5 @@ def _products(
 
 
 def _padded(values: NDArray[Any], length: int) -> NDArray[Any]:
-    """Zeros after the rows, so that one compiled program serves all blocks."""
+    """The rows and zeros after them, so that one compiled program serves all blocks."""
     return np.pad(values, [(0, length - len(values))] + [(0, 0)] * (values.ndim - 1))

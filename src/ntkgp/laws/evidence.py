@@ -1,4 +1,4 @@
-"""Noise level and prior scale by the marginal likelihood of the infinitely wide network."""
+"""The noise level and prior scale of highest marginal likelihood, at infinite width."""
 
 from typing import Any, NamedTuple, TypeGuard
 
@@ -29,15 +29,15 @@ class Evidence(NamedTuple):
     noise_std: float
     """σ, in the units of y."""
     scale: float
-    """Prior standard deviation of the function, relative to the kernel's."""
+    """s: the prior standard deviation of the function, relative to the kernel's."""
 
 
 def best_noise_and_scale(
     kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None = None
 ) -> Evidence:
-    """Maximise log N(y; 0, s²k + σ²I), summed over the columns of y, in s and σ, or in s alone.
+    """The s and σ, or s alone, that maximise log N(y; 0, s²k + σ²I), summed over the columns of y.
 
-    With k = U diag(λ) Uᵀ and σ² = s²ρ it is a function of ρ alone, because the best s for each ρ is
+    With k = U diag(λ) Uᵀ and σ² = s²ρ this is a search in ρ alone, because the best s for each ρ is
 
         s² = 1/(n c) Σ_ij (Uᵀy)²_ij / (λ_i + ρ),
 
@@ -46,7 +46,7 @@ def best_noise_and_scale(
     Args:
         kernel: (n, n), for instance `ntk(net, x)`.
         y: targets (n, c), not all zero.
-        noise_std: σ, where it is known.
+        noise_std: σ, if it is known.
 
     >>> x, rng = np.linspace(-2, 2, 200)[:, None], np.random.default_rng(0)
     >>> y = np.sin(2 * x) + 0.2 * rng.standard_normal(x.shape)
@@ -83,15 +83,15 @@ def best_noise_and_scale(
 
 
 def has_cheap_kernel(net: Network) -> TypeGuard[LayeredNetwork]:
-    """Whether the exact kernel of one pair costs no more than training does.
+    """Whether the exact kernel of a pair of inputs costs no more than training on them.
 
-    Pooling needs the covariances of all pairs of positions: a million for a small photograph.
+    Pooling needs the covariances of all pairs of positions, a million for a small photograph.
     """
     return isinstance(net, LayeredNetwork) and net.entries_per_pair() <= _MOST_ENTRIES
 
 
 def training_kernel(net: Network, x: NDArray[Any], which: Which, seed: int = 0) -> NDArray[Any]:
-    """Θ or 𝒦 of one output on x: exact where cheap, else the mean of a few finite draws' own."""
+    """Θ or 𝒦 of one output on x: exact where that is cheap, else the mean of a few finite networks'."""
     if has_cheap_kernel(net):
         return kernel_matrix(net, which, np.asarray(x, np.float64))
     inputs = jnp.asarray(x, jnp.float32)

@@ -1,116 +1,86 @@
-"""What a law of Table 1 predicts after training on data: one conditioning for all four."""
+"""What a law of Table 1 predicts after training on data: one conditioning for all of them."""
 
+import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ntkgp.core.arrays import check_inputs
+from ntkgp.core.memory import require_covariance
 from ntkgp.core.progress import progress_bar
+from ntkgp.core.storage import save, storable
 from ntkgp.kernels import linalg
 from ntkgp.kernels.matrices import kernel_matrices, kernel_matrix
 from ntkgp.kernels.panels import Panels, n_entries
-from ntkgp.kernels.solvers import Cholesky, Solver, check_memory
+from ntkgp.kernels.solvers import Cholesky, Inverse, Solver, check_memory
 from ntkgp.kernels.training_kernel import TrainingKernel
-from ntkgp.laws.table import LAWS, get_law
+from ntkgp.laws.table import LAWS, Law, get_law
 from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
 
 _HELD_ROWS = 10_000  # up to which a law's second kernel matrix is kept, not computed again
 _TEST_BYTES = 2**30  # of the kernels between training inputs and one batch of test inputs
 
 
-class Posterior:
-    """What an infinitely wide ensemble predicts after training on (x, y).
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class ExactLaw:
+    """What an infinitely wide ensemble predicts after training on (x, y); `condition` makes it.
 
     With T the trained kernel, k the prior one, A = T_td (T_dd + σ²I)⁻¹,
 
         μ = A y,    Σ = k_tt - (A k_dt + h.c.) + A (k_dd + σ²I) Aᵀ,
 
-    which is k_tt - A k_dt where T = k. Outputs are independent and share one inverse, found by a
-    `solver`. Whether it fits into memory is known before anything is computed.
-
-    Args:
-        net: a network made of layers.
-        x: training inputs (n, *input_shape).
-        y: training targets (n, c), or (n,) for one output. c is free: the law does not depend on
-            the network's own number of outputs.
-        law: a name in `LAWS`.
-        noise_std: σ, in the units of y. For "deep-ensemble" it is not part of the law, which
-            interpolates; there it only enters as observation noise in what `predict` returns.
-        jitter: added to the diagonal of T_dd only, to make a noise-free law computable.
-        solver: `Cholesky()`, exact; `Refined()` for half the memory; `ConjugateGradients()` for
-            more training inputs than memory holds the matrix of.
-        progress: show a progress bar.
-
-    >>> x = np.linspace(-1, 1, 5)[:, None]
-    >>> law = Posterior(ntkgp.mlp(1), x, np.sin(x), law="ntkgp", noise_std=0.1)
-    >>> law.predict(x).mean.shape, law.covariance(x).shape
-    ((5, 1), (5, 5))
+    which is k_tt - A k_dt where T = k. Outputs are independent and share one inverse.
     """
 
-    def __init__(
-        self,
-        net: LayeredNetwork,
-        x: ArrayLike,
-        y: ArrayLike,
-        *,
-        law: str = "ntkgp",
-        noise_std: float = 0.1,
-        jitter: float = 0.0,
-        solver: Solver = Cholesky(),
-        progress: bool = False,
-    ) -> None:
-        if not 0 <= noise_std < float("inf") or not 0 <= jitter < float("inf"):
-            raise ValueError(
-                f"noise_std and jitter must be finite numbers ≥ 0; got {noise_std!r} and {jitter!r}."
-            )
-        self.net = net
-        self.law = get_law(law)
-        self.noise_std = noise_std
-        self.x = check_inputs("x", x, net.input_shape, np.float64)
-        self.y = _check_targets(y, len(self.x))
-        self.target_var = noise_std**2 if self.law.noisy else 0.0
-        n, held = len(self.x), len(self.x) <= _HELD_ROWS and not self.law.is_posterior
-        for_predictions = min(_TEST_BYTES, 4 * 8 * n**2)
-        check_memory(solver, n, 2 * self.x.nbytes + for_predictions + held * 8 * n_entries(n))
-        trained = TrainingKernel(net, self.x, self.law.trained, self.target_var + jitter)
-        self._inverse = solver(trained, progress)
-        self._prior: TrainingKernel | Panels | None = None  # where it is the trained kernel itself
-        if not self.law.is_posterior:
-            prior = TrainingKernel(net, self.x, self.law.prior, self.target_var)
-            self._prior = _held(prior) if held else prior
-        self.weights = self._inverse.solve(self.y)
+    net: LayeredNetwork
+    law: Law
+    noise_std: float
+    """σ, in the units of y."""
+    x: NDArray[Any]
+    """Training inputs (n, *input_shape)."""
+    y: NDArray[Any]
+    """Training targets (n, c)."""
+    inverse: Inverse
+    """(T_dd + σ²I)⁻¹, jitter included."""
+    prior: TrainingKernel | Panels | None
+    """k_dd + σ²I; None where T = k, because no formula needs it then."""
+    weights: NDArray[Any]
+    """(T_dd + σ²I)⁻¹ y, (n, c)."""
 
-    def state(self) -> dict[str, Any]:
-        """All that it holds, the factorisation included, for `from_state`."""
-        law = next(name for name, law in LAWS.items() if law == self.law)
-        return vars(self) | {"law": law}
+    def __repr__(self) -> str:
+        name = next((name for name, law in LAWS.items() if law == self.law), str(self.law))
+        counts = [
+            f"{count:,} {what}{'' if count == 1 else 's'}"
+            for count, what in zip(self.y.shape, ("row", "output"), strict=True)
+        ]
+        return f"<ExactLaw {name} of {', '.join(counts)}, noise_std {self.noise_std:.4g}>"
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Posterior":
-        """The same posterior again, with nothing computed anew."""
-        posterior = cls.__new__(cls)
-        vars(posterior).update(state | {"law": get_law(state["law"])})
-        return posterior
+    @property
+    def target_var(self) -> float:
+        """σ² where the law's targets carry noise, else 0."""
+        return self.noise_std**2 if self.law.noisy else 0.0
 
     def mean(self, x: ArrayLike) -> NDArray[Any]:
-        """μ(x), (n, c): the cost of the kernel between x and the training inputs, and no more."""
+        """μ(x), (n, c), for the cost of the kernel between x and the training inputs alone."""
         inputs = self._inputs(x)
-        batches = self._batches(len(inputs))
         means = [
             kernel_matrix(self.net, self.law.trained, inputs[rows], self.x) @ self.weights
-            for rows in batches
+            for rows in self._batches(len(inputs))
         ]
         return np.concatenate(means)
 
     def predict(self, x: ArrayLike, *, progress: bool = False) -> Normal:
-        """Mean and marginal variance at each x, in batches; no array of size x by x is made."""
+        """Mean and marginal variance at each x, in batches: no n x n array is made."""
         inputs = self._inputs(x)
         means, variances = [], []
         with progress_bar(len(inputs), "predictions", progress) as bar:
             for rows in self._batches(len(inputs)):
-                mean, correction = self._condition(inputs[rows], diagonal=True)
+                mean, correction = self._mean_and_correction(inputs[rows], diagonal=True)
                 prior = kernel_matrix(self.net, self.law.prior, inputs[rows], diagonal=True)
                 means.append(mean)
                 variances.append(np.maximum(prior + correction, 0))
@@ -121,7 +91,11 @@ class Posterior:
     def covariance(self, x: ArrayLike) -> NDArray[Any]:
         """Σ(x, x') of one output, (n, n): the function's, without observation noise."""
         inputs = self._inputs(x)
-        return kernel_matrix(self.net, self.law.prior, inputs) + self._condition(inputs)[1]
+        # k_tt, the correction and their sum; and the two terms of the correction where T ≠ k.
+        matrices = 3 if self.prior is None else 5
+        require_covariance(len(inputs), matrices, other_bytes=4 * 8 * len(self.x) * len(inputs))
+        correction = self._mean_and_correction(inputs)[1]
+        return kernel_matrix(self.net, self.law.prior, inputs) + correction
 
     def sample(self, x: ArrayLike, n_samples: int, seed: int = 0) -> NDArray[Any]:
         """Functions drawn from the law, at x: (n_samples, n, c), without observation noise."""
@@ -139,8 +113,12 @@ class Posterior:
             )
         n, c = self.y.shape
         fit = np.sum(self.y * self.weights)
-        log_det = self._inverse.log_det()
+        log_det = self.inverse.log_det()
         return float(-0.5 * (fit + c * log_det + c * n * np.log(2 * np.pi)))
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the law into a directory, for `ntkgp.load`: safetensors and JSON."""
+        save(self, directory)
 
     def _inputs(self, x: ArrayLike) -> NDArray[Any]:
         return check_inputs("x", x, self.net.input_shape, np.float64)
@@ -150,23 +128,96 @@ class Posterior:
         at_once = max(1, _TEST_BYTES // (4 * 8 * len(self.x)))
         return [slice(start, start + at_once) for start in range(0, n, at_once)]
 
-    def _condition(
+    def _mean_and_correction(
         self, inputs: NDArray[Any], diagonal: bool = False
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """μ, and Σ - k_tt, whole or its diagonal only."""
-        if self._prior is None:
+        if self.prior is None:
             trained_dt = kernel_matrix(self.net, self.law.trained, self.x, inputs)
-            return trained_dt.T @ self.weights, -self._inverse.quadratic(trained_dt, diagonal)
+            return trained_dt.T @ self.weights, -self.inverse.quadratic(trained_dt, diagonal)
 
         def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
             return np.einsum("ni,ni->i", a, b) if diagonal else a.T @ b
 
         both = kernel_matrices(self.net, self.x, inputs)
         trained_dt, prior_dt = getattr(both, self.law.trained), getattr(both, self.law.prior)
-        a_t = self._inverse.solve(trained_dt)  # Aᵀ = (T_dd + σ²I)⁻¹ T_dt
+        a_t = self.inverse.solve(trained_dt)  # Aᵀ = (T_dd + σ²I)⁻¹ T_dt
         mixed = product(a_t, prior_dt)
-        correction = product(a_t, self._prior.times(a_t)) - mixed - mixed.T
+        correction = product(a_t, self.prior.times(a_t)) - mixed - mixed.T
         return trained_dt.T @ self.weights, correction
+
+
+def condition(
+    net: Network,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    law: str | Law = "ntkgp",
+    noise_std: float = 0.1,
+    jitter: float = 0.0,
+    solver: Solver = Cholesky(),
+    progress: bool = False,
+) -> ExactLaw:
+    """The law of an infinitely wide ensemble after training on (x, y).
+
+    What does not fit into memory is refused before anything is computed.
+
+    Args:
+        net: a network made of layers.
+        x: training inputs (n, *input_shape).
+        y: training targets (n, c), or (n,) for one output. c is free: the law does not depend on
+            the network's own number of outputs.
+        law: a name in `LAWS`, or a `Law` of your own.
+        noise_std: σ, in the units of y. The "deep-ensemble" law interpolates and has no σ: there
+            it is the observation noise in what `predict` returns, and no more.
+        jitter: added to the diagonal of T_dd only, to make a noise-free law computable.
+        solver: `Cholesky()`, exact; `Refined()`, for half the memory; `ConjugateGradients()`, for
+            a matrix that does not fit into memory; or a `Solver` of your own.
+        progress: show a progress bar.
+
+    >>> x = np.linspace(-1, 1, 5)[:, None]
+    >>> law = condition(ntkgp.mlp(1), x, np.sin(x), law="ntkgp", noise_std=0.1)
+    >>> law
+    <ExactLaw ntkgp of 5 rows, 1 output, noise_std 0.1>
+    >>> law.predict(x).mean.shape, law.covariance(x).shape
+    ((5, 1), (5, 5))
+    """
+    if not isinstance(net, LayeredNetwork):
+        raise TypeError(
+            "the exact laws need a network made of ntkgp's layers, a LayeredNetwork, whose kernel is "
+            f"known; got {type(net).__name__}. Other networks can be trained as ensembles."
+        )
+    if isinstance(solver, type) or not isinstance(solver, Solver):
+        raise TypeError(
+            f"solver must be a Solver, such as ntkgp.Cholesky() or one of your own; got {solver!r}."
+        )
+    if not 0 <= noise_std < float("inf") or not 0 <= jitter < float("inf"):
+        raise ValueError(
+            f"noise_std and jitter must be finite numbers ≥ 0; got {noise_std!r} and {jitter!r}."
+        )
+    row = get_law(law)
+    # Copies, so that what the caller does to the arrays later does not reach the law.
+    inputs = np.array(check_inputs("x", x, net.input_shape, np.float64))
+    targets = np.array(_check_targets(y, len(inputs)))
+    n, held = len(inputs), len(inputs) <= _HELD_ROWS and not row.is_posterior
+    for_predictions = min(_TEST_BYTES, 4 * 8 * n**2)
+    check_memory(solver, n, 2 * inputs.nbytes + for_predictions + held * 8 * n_entries(n))
+    target_var = noise_std**2 if row.noisy else 0.0
+    inverse = solver(TrainingKernel(net, inputs, row.trained, target_var + jitter), progress)
+    prior: TrainingKernel | Panels | None = None
+    if not row.is_posterior:
+        prior = TrainingKernel(net, inputs, row.prior, target_var)
+        prior = _held(prior) if held else prior
+    return ExactLaw(
+        net=net,
+        law=row,
+        noise_std=float(noise_std),
+        x=inputs,
+        y=targets,
+        inverse=inverse,
+        prior=prior,
+        weights=inverse.solve(targets),
+    )
 
 
 def _held(kernel: TrainingKernel) -> Panels:

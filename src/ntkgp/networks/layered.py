@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Params, Part, Shape
+from ntkgp.networks.given import check_given
 from ntkgp.networks.layers import Dense, Layer, Serial
 
 
@@ -21,6 +23,7 @@ class ReadoutParams(NamedTuple):
     readout: Params
 
 
+@storable
 @dataclass(frozen=True, init=False)
 class LayeredNetwork:
     """Layers before a linear readout; both finite and infinite.
@@ -61,6 +64,15 @@ class LayeredNetwork:
             )
         self.body.gaussian(incoming=False)  # raises where a kernel rule would not hold
         readout.out_shape(self._features)
+
+    def __to_store__(self) -> dict[str, Any]:
+        return {"input_shape": self.input_shape, "body": self.body.layers, "readout": self.last}
+
+    @classmethod
+    def __from_store__(cls, stored: dict[str, Any], network: Any) -> "LayeredNetwork":
+        net = cls(**stored)
+        check_given(net, network)
+        return net
 
     @property
     def _features(self) -> Shape:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax import Array
 
+from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Params, Shape
 from ntkgp.networks.layers.base import Layer
 from ntkgp.networks.layers.identity import Identity
 
 
+@storable
 @dataclass(frozen=True)
 class Serial(Layer):
     """Layers one after another. Parameters are a tuple, one entry a layer."""
@@ -76,6 +78,7 @@ class Serial(Layer):
         return total, cotangents
 
 
+@storable
 @dataclass(frozen=True, init=False)
 class Residual(Layer):
     """z = shortcut(x) + body(x), the two with independent parameters.

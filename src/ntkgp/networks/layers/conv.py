@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Shape
 from ntkgp.networks.layers import affine
 from ntkgp.networks.layers.affine import Affine, Parameterization
@@ -17,6 +18,7 @@ from ntkgp.networks.layers.windows import check_image, check_pair, window_sum
 Padding = Literal["SAME", "VALID"]
 
 
+@storable
 @dataclass(frozen=True)
 class Conv(Layer):
     """Convolution over (height, width, channels) with fan_in = filter height · width · channels.

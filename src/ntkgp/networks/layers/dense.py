@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax import Array
 
+from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Shape
 from ntkgp.networks.layers import affine
 from ntkgp.networks.layers.affine import Affine, Parameterization
 from ntkgp.networks.layers.base import Layer, pull_back
 
 
+@storable
 @dataclass(frozen=True)
 class Dense(Layer):
     """Affine map of a vector (Appendix A).

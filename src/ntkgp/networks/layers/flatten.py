@@ -6,10 +6,12 @@ from math import prod
 import jax.numpy as jnp
 from jax import Array
 
+from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Params, Shape
 from ntkgp.networks.layers.base import Layer
 
 
+@storable
 @dataclass(frozen=True)
 class Flatten(Layer):
     """z = all entries of x in one vector.

@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ntkgp.core.storage import storable
 from ntkgp.networks.layers.activation import Activation
 from ntkgp.networks.layers.arcs import arcsin
 
 
+@storable
 @dataclass(frozen=True)
 class Gelu(Activation):
     """φ(x) = x Φ(x), Φ the standard normal distribution function (exact, not the tanh form).

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from jax import Array
 
+from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Params, Shape
 from ntkgp.networks.layers.base import Layer
 
 
+@storable
 @dataclass(frozen=True)
 class Identity(Layer):
     """z = x."""

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from jax import Array, lax
 
+from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Params, Shape
 from ntkgp.networks.layers.base import Layer
 from ntkgp.networks.layers.windows import check_image, check_pair, pair_window_sum
 
 
+@storable
 @dataclass(frozen=True)
 class AvgPool(Layer):
     """Mean over windows that lie wholly inside the image.
@@ -50,6 +52,7 @@ class AvgPool(Layer):
         return True
 
 
+@storable
 @dataclass(frozen=True)
 class GlobalAvgPool(Layer):
     """Mean over all positions: an image to a vector of its channels.

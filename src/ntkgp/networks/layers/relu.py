@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax import Array
 
+from ntkgp.core.storage import storable
 from ntkgp.networks.layers.activation import Activation
 from ntkgp.networks.layers.arcs import arcsin
 
@@ -52,6 +53,7 @@ def _supplement(cos: Array) -> Array:
     return jnp.pi / 2 + arcsin(cos)
 
 
+@storable
 @dataclass(frozen=True)
 class Relu(PiecewiseLinear):
     """φ(x) = max(x, 0)."""
@@ -61,6 +63,7 @@ class Relu(PiecewiseLinear):
         return 0.0
 
 
+@storable
 @dataclass(frozen=True)
 class LeakyRelu(PiecewiseLinear):
     """φ(x) = max(x, 0) + slope · min(x, 0)."""
@@ -72,6 +75,7 @@ class LeakyRelu(PiecewiseLinear):
         return self.slope
 
 
+@storable
 @dataclass(frozen=True)
 class Abs(PiecewiseLinear):
     """φ(x) = |x|."""

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax import Array
 
+from ntkgp.core.storage import storable
 from ntkgp.networks.layers.activation import Activation
 
 
+@storable
 @dataclass(frozen=True)
 class Sin(Activation):
     """φ(x) = sin(x).

@@ -1,0 +1,354 @@
+"""Values as files: one JSON document and one file of arrays, written whole or not at all.
+
+A file holds a value by its fields. Only classes that `storable` has registered go in and come out;
+a file names them, and a name that is not registered is refused. So no file can run code.
+"""
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import os
+import re
+from importlib import import_module
+from importlib.metadata import version as version_of
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp.core.files import replacing
+
+FORMAT = 2
+_DOCUMENT = "model.json"
+_ARRAYS = re.compile(r"arrays-[0-9a-f]{12}\.safetensors")
+_CLASSES: dict[str, type] = {}
+"""The registered classes by name."""
+_MODULES: dict[str, str] = {}
+"""Modules of our own that register a class when they are imported, by the class's name."""
+
+T = TypeVar("T")
+
+
+class WrongNetwork(ValueError):
+    """`load` was given no network where one is needed, or not the one that was saved."""
+
+
+class Packed(NamedTuple):
+    """A value as plain data."""
+
+    plain: Any
+    """What JSON holds; arrays are named in it."""
+    arrays: dict[str, NDArray[Any]]
+
+
+# Which classes go into files.
+
+
+def storable(kind: type[T]) -> type[T]:
+    """Let the values of a class be saved, alone or inside others, as a class decorator.
+
+    The class is a frozen dataclass or a NamedTuple whose fields can be saved: numbers, strings,
+    None, paths, tuples, lists, dicts, arrays, and values of storable classes. `load` finds the
+    class by its name, so import the module that defines it first.
+
+    A class whose stored form is another than its fields defines one or both of
+
+        def __to_store__(self) -> dict[str, Any]
+        def __from_store__(cls, stored: dict[str, Any], network: Any) -> value    # a classmethod
+
+    where `network` is what `load` was given.
+
+    >>> from dataclasses import dataclass
+    >>> @ntkgp.storable
+    ... @dataclass(frozen=True)
+    ... class Scaled:
+    ...     factor: float
+    >>> unpack(pack(Scaled(2.0)))
+    Scaled(factor=2.0)
+    """
+    name = kind.__name__
+    other = _CLASSES.get(name, kind)
+    if (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise ValueError(
+            f"two storable classes have the name {name}, of {other.__module__} and of "
+            f"{kind.__module__}: files know classes by name. Rename yours."
+        )
+    if not (hasattr(kind, "__to_store__") or _is_record(kind)):
+        raise TypeError(
+            f"{name} cannot be storable: it must be a frozen dataclass whose fields are the arguments "
+            "of its constructor, or a NamedTuple, or define __to_store__ and __from_store__."
+        )
+    _CLASSES[name] = kind
+    return kind
+
+
+def _is_record(kind: type) -> bool:
+    if issubclass(kind, tuple):
+        return hasattr(kind, "_fields")
+    parameters = getattr(kind, "__dataclass_params__", None)
+    fields = dataclasses.fields(kind) if parameters and parameters.frozen else None  # type: ignore[arg-type]
+    return fields is not None and set(inspect.signature(kind).parameters) == {
+        field.name for field in fields
+    }
+
+
+def storable_when_imported(module: str, *names: str) -> None:
+    """Say which module of our own to import for classes that are not registered yet."""
+    _MODULES.update(dict.fromkeys(names, module))
+
+
+def is_storable(value: Any) -> bool:
+    """Whether the value's own class is registered; its fields may still hold what is not."""
+    return _CLASSES.get(type(value).__name__) is type(value)
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass or NamedTuple by name."""
+    if isinstance(value, tuple):
+        return value._asdict()  # type: ignore[attr-defined]
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _class_named(name: Any) -> Any:
+    if isinstance(name, str) and name in _MODULES and name not in _CLASSES:
+        import_module(_MODULES[name])
+    if not isinstance(name, str) or name not in _CLASSES:
+        raise ValueError(
+            f"the file has a value of an unknown class, {name!r}. If the class is yours, decorate it "
+            "with @ntkgp.storable and import its module before you load."
+        )
+    return _CLASSES[name]
+
+
+# Values as plain data, and back.
+
+
+def pack(value: Any) -> Packed:
+    """A value as plain data, or a TypeError about the part of it that cannot be saved."""
+    arrays: dict[str, NDArray[Any]] = {}
+    return Packed(_pack(value, arrays), arrays)
+
+
+def unpack(packed: Packed, network: Any = None) -> Any:
+    """What `pack` was given. `network` stands in for one whose code is not in the file."""
+    return _unpack(packed.plain, packed.arrays, network)
+
+
+def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    kind = type(value)
+    if isinstance(value, np.generic):
+        return _pack(value.item(), arrays)
+    if kind is float and not isfinite(value):
+        return {"kind": "float", "of": str(value)}  # JSON has no name for it
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if isinstance(value, (np.ndarray, jax.Array)):
+        return _pack_array(np.asarray(value), arrays)
+    if is_storable(value):
+        stored = value.__to_store__() if hasattr(kind, "__to_store__") else fields_of(value)
+        return {"class": kind.__name__, "fields": _pack_items(stored, arrays)}
+    if isinstance(value, Path):
+        return {"kind": "path", "of": str(value)}
+    if kind in (tuple, list):
+        return {"kind": kind.__name__, "of": [_pack(item, arrays) for item in value]}
+    if kind is dict and all(type(key) is str for key in value):
+        return {"kind": "dict", "of": _pack_items(value, arrays)}
+    raise TypeError(
+        f"a value of class {kind.__name__} cannot be saved. Numbers, strings, arrays and containers of "
+        "them can, and classes of your own, frozen dataclasses or NamedTuples, that you decorate with "
+        "@ntkgp.storable; code never."
+    )
+
+
+def _pack_items(items: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    return {key: _pack(item, arrays) for key, item in items.items()}
+
+
+def _pack_array(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
+    if array.dtype.kind in "fiub" and array.dtype.itemsize <= 8:
+        # The layout in memory comes back too: sums in another order round otherwise.
+        transposed = array.flags.f_contiguous and not array.flags.c_contiguous
+        stored = array.T if transposed else np.asarray(array, order="C")
+        same = (name for name, kept in arrays.items() if kept is stored)
+        name = next(same, f"array_{len(arrays)}")  # what stands in two places is kept once
+        arrays[name] = stored
+        return {"kind": "transposed" if transposed else "array", "of": name}
+    if array.dtype.kind in "UO" and all(isinstance(item, str) for item in array.ravel()):
+        of = {"values": array.tolist(), "dtype": array.dtype.str}
+        return {"kind": "strings", "of": of}
+    raise TypeError(
+        f"an array of dtype {array.dtype} cannot be saved: use numbers or strings, for classes too."
+    )
+
+
+def _unpack(plain: Any, arrays: dict[str, NDArray[Any]], network: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    if "class" in plain:
+        kind = _class_named(plain["class"])
+        fields = _unpack_items(plain["fields"], arrays, network)
+        if hasattr(kind, "__from_store__"):
+            return kind.__from_store__(fields, network)
+        return kind(**fields)
+    kind, of = plain["kind"], plain["of"]
+    if kind == "float":
+        return float(of)
+    if kind == "path":
+        return Path(of)
+    if kind == "array":
+        return _array_named(of, arrays)
+    if kind == "transposed":
+        return _array_named(of, arrays).T
+    if kind == "strings":
+        return np.array(of["values"], dtype=of["dtype"])
+    if kind == "tuple":
+        return tuple(_unpack(item, arrays, network) for item in of)
+    if kind == "list":
+        return [_unpack(item, arrays, network) for item in of]
+    if kind == "dict":
+        return _unpack_items(of, arrays, network)
+    raise ValueError(f"the file has a value of an unknown kind, {kind!r}.")
+
+
+def _unpack_items(items: Any, arrays: dict[str, NDArray[Any]], network: Any) -> dict[str, Any]:
+    return {key: _unpack(item, arrays, network) for key, item in items.items()}
+
+
+def _array_named(name: Any, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    if not isinstance(name, str) or name not in arrays:
+        raise ValueError(f"the file has an unknown array, {name!r}.")
+    return arrays[name]
+
+
+# The files.
+
+
+def save(value: Any, directory: str | os.PathLike[str]) -> None:
+    """Write a value into a directory, which is made if need be.
+
+    A model that is there already is replaced in one step: a crash or a full disk leaves it as it
+    was.
+    """
+    from safetensors.numpy import save as to_bytes
+
+    packed = pack(value)
+    data = to_bytes(packed.arrays)
+    digest = hashlib.sha256(data).hexdigest()
+    arrays = {"file": f"arrays-{digest[:12]}.safetensors", "sha256": digest}
+    body = {"arrays": arrays, "value": packed.plain}
+    document = {
+        "format": FORMAT,
+        "ntkgp_version": version_of("ntkgp"),
+        "sha256": _digest_of(body),
+        "body": body,
+    }
+    text = json.dumps(document, allow_nan=False) + "\n"
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_both(folder, arrays["file"], data, text.encode())
+
+
+def load(directory: str | os.PathLike[str], network: Any = None) -> Any:
+    """Read what `save` wrote: an estimator, an ensemble or a law.
+
+    Args:
+        directory: where it is.
+        network: for a model whose network is not made of ntkgp's layers, and so not in the file:
+            the same `Network`, or function (input_shape, output_dim), that it was made with.
+
+    Nothing in the files is executed. A file that is damaged, edited, newer than this version or
+    of another kind is refused with the reason.
+
+    >>> import tempfile
+    >>> x = np.linspace(-1, 1, 5)[:, None]
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     ntkgp.condition(ntkgp.mlp(1), x, np.sin(x)).save(directory)
+    ...     ntkgp.load(directory)
+    <ExactLaw ntkgp of 5 rows, 1 output, noise_std 0.1>
+    """
+    folder = Path(directory)
+    body = _read_document(folder / _DOCUMENT)
+    try:
+        return unpack(Packed(body["value"], _read_arrays(folder, body["arrays"])), network)
+    except WrongNetwork as error:
+        raise WrongNetwork(f"the model in {folder} cannot be loaded: {error}") from error
+    except (LookupError, TypeError, AttributeError, RecursionError, ValueError) as error:
+        # A file of the right checksum and the wrong content.
+        raise ValueError(f"the model in {folder} cannot be read: {error}") from error
+
+
+def _write_both(folder: Path, name: str, arrays: bytes, document: bytes) -> None:
+    """Arrays beside the old ones, then the document that names them, then the old ones go."""
+    is_new = not (folder / name).exists()
+    _write(folder / name, arrays)
+    try:
+        _write(folder / _DOCUMENT, document)
+    except BaseException:
+        if is_new:
+            (folder / name).unlink()
+        raise
+    for old in folder.iterdir():
+        if _ARRAYS.fullmatch(old.name) and old.name != name:
+            old.unlink()
+
+
+def _write(path: Path, data: bytes) -> None:
+    with replacing(path) as file:
+        file.write(data)
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no model in {path.parent}: it has no file {path.name}.")
+    try:
+        document = json.loads(path.read_bytes())
+        version = document["format"]
+        if version == FORMAT:
+            digest, body = document["sha256"], document["body"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(
+            f"{path} is not a model of ntkgp, or was cut short. Save the model again."
+        ) from None
+    if version != FORMAT:
+        raise ValueError(
+            f"{path} has format {version!r}, written by ntkgp "
+            f"{document.get('ntkgp_version', 'of an unknown version')}; this is ntkgp "
+            f"{version_of('ntkgp')}, "
+            f"which reads format {FORMAT}. Install the version that wrote it."
+        )
+    if digest != _digest_of(body):
+        raise ValueError(
+            f"{path} was changed after it was saved: its checksum does not match. Save again."
+        )
+    return body
+
+
+def _digest_of(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _read_arrays(folder: Path, entry: dict[str, str]) -> dict[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_bytes
+
+    if not _ARRAYS.fullmatch(entry["file"]):
+        raise ValueError(
+            f"{entry['file']!r} is not the name of a file of arrays beside {_DOCUMENT}."
+        )
+    path = folder / entry["file"]
+    if not path.is_file():
+        raise FileNotFoundError(f"the arrays of the model are missing: no file {path}.")
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise ValueError(
+            f"{path} is damaged: its checksum does not match that in {_DOCUMENT}. Copy or save it "
+            "again."
+        )
+    try:
+        return from_bytes(data)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no file of safetensors: {error}.") from None
