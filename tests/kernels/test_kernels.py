@@ -7,8 +7,8 @@ import pytest
 
 import ntkgp
 from helpers import architectures, dense_jacobian, flat, inputs_for
-from ntkgp import kernels as kernel_module
 from ntkgp.kernels import empirical
+from ntkgp.kernels import matrices as kernel_module
 from ntkgp.networks.protocol import scale
 
 ARCHITECTURES = architectures(8)
