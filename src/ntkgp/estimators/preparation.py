@@ -14,7 +14,6 @@ from ntkgp.laws.evidence import (
     has_cheap_kernel,
     training_kernel,
 )
-from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.layers import Erf, Gelu, Relu
 from ntkgp.networks.layers.activation import Activation
 from ntkgp.networks.protocol import Network
@@ -144,16 +143,6 @@ def users_network(network: Any, input_shape: tuple[int, ...], output_dim: int) -
         raise ValueError(
             f"network must take inputs of shape {input_shape} and have {output_dim} outputs for "
             f"this data; it has {net.input_shape} and {net.output_dim}."
-        )
-    return net
-
-
-def with_kernel(net: Network) -> LayeredNetwork:
-    """The network, if an exact law can be computed of it."""
-    if not isinstance(net, LayeredNetwork):
-        raise TypeError(
-            "the exact laws need a network made of ntkgp's layers, a LayeredNetwork, whose kernel is "
-            f"known; got {type(net).__name__}. Other networks can be trained as ensembles."
         )
     return net
 
