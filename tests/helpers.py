@@ -1,9 +1,11 @@
 """Assertions with derived tolerances, and the networks that the tests range over."""
 
+from contextlib import contextmanager
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from jax.tree_util import tree_leaves_with_path as leaves_with_path
@@ -135,6 +137,16 @@ def without_kernel(net):
 
 def _names(path):
     return [str(getattr(key, "name", getattr(key, "idx", key))) for key in path]
+
+
+@contextmanager
+def as_users_run_it():
+    """Without the run-time checks of types, which would answer before the library's own words."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def some_slow(values, fast):

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 import ntkgp
-from helpers import architectures, dense_jacobian, flat, inputs_for
-from ntkgp import kernels as kernel_module
+from helpers import (
+    architectures,
+    as_users_run_it,
+    dense_jacobian,
+    flat,
+    inputs_for,
+    without_kernel,
+)
 from ntkgp.kernels import empirical
-from ntkgp.networks.protocol import scale
+from ntkgp.kernels import matrices as kernel_module
 
 ARCHITECTURES = architectures(8)
 
@@ -136,9 +142,9 @@ def test_kernels_that_overflow_are_refused_in_words(size, dtype):
 def test_a_second_empirical_ntk_compiles_nothing():
     net = ntkgp.mlp(2, width=5)
     params, x = net.init(jax.random.key(0)), jnp.ones((3, 2))
-    ntkgp.empirical_ntk(net.apply, params, x)
+    ntkgp.empirical_ntk(net, params, x)
     compiled = empirical._jacobian_rows._cache_size()
-    ntkgp.empirical_ntk(net.apply, params, x + 1)
+    ntkgp.empirical_ntk(net, params, x + 1)
     assert empirical._jacobian_rows._cache_size() == compiled
 
 
@@ -152,39 +158,75 @@ def test_bad_options_are_refused_in_words():
         ntkgp.ntk(net, x, metric="fisher")
 
 
+@pytest.mark.parametrize("function", [ntkgp.ntk, ntkgp.nngp, ntkgp.kernel_matrices])
+def test_the_exact_kernel_of_other_networks_is_refused_in_words(function):
+    net = without_kernel(ntkgp.mlp(2, width=4))
+    words = "made of ntkgp's layers.*got AdaptedNetwork.*ntkgp.empirical_ntk"
+    with as_users_run_it(), pytest.raises(TypeError, match=words):
+        function(net, np.ones((1, 2)))
+
+
 @pytest.mark.parametrize("budget_rows", [4, 10, 1000])
 def test_empirical_ntk_equals_the_jacobian_product(budget_rows):
     net = ntkgp.mlp(2, 3, width=6)
     params = net.init(jax.random.key(0))
-    x1, x2 = (jnp.asarray(inputs_for(net, n, seed=n), jnp.float32) for n in (4, 3))
+    x1, x2 = (inputs_for(net, n, seed=n) for n in (4, 3))
     row_bytes = 4 * sum(leaf.size for leaf in jax.tree.leaves(params))
-    j1, j2 = dense_jacobian(net.apply, params, x1), dense_jacobian(net.apply, params, x2)
-    plain = ntkgp.empirical_ntk(net.apply, params, x1, x2, jacobian_bytes=budget_rows * row_bytes)
-    np.testing.assert_allclose(plain, j1 @ j2.T, rtol=1e-4, atol=1e-5)
-    weighted = ntkgp.empirical_ntk(net.apply, params, x1, x2, weights=net.prior_var())
-    np.testing.assert_allclose(
-        weighted, (j1 * flat(net.prior_var(), params)) @ j2.T, rtol=1e-4, atol=1e-5
+    j1, j2 = (dense_jacobian(net.apply, params, jnp.asarray(x, jnp.float32)) for x in (x1, x2))
+    plain = ntkgp.empirical_ntk(
+        net, params, x1, x2, metric="gradient", jacobian_bytes=budget_rows * row_bytes
     )
+    np.testing.assert_allclose(plain, j1 @ j2.T, rtol=1e-4, atol=1e-5)
+    by_prior = ntkgp.empirical_ntk(net, params, x1, x2)
+    expected = (j1 * flat(net.prior_var(), params)) @ j2.T
+    np.testing.assert_allclose(by_prior, expected, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(by_prior, plain, rtol=0.1)
 
 
-def test_empirical_ntk_before_the_readout_is_all_less_the_readout():
+@pytest.mark.parametrize("part", ["all", "body", "readout"])
+@pytest.mark.parametrize("metric", ["prior", "gradient"])
+def test_empirical_ntk_of_a_part_is_the_tangent_gram_of_that_part(part, metric):
     net = architectures(8, "standard")["conv-pool"]
     params = net.init(jax.random.key(0))
     x = jnp.asarray(inputs_for(net, 3), jnp.float32)
-    body = scale(net, net.prior_var(), body=1.0, head=0.0)
-    before = ntkgp.empirical_ntk(net.apply, params, x, weights=body)
-    np.testing.assert_allclose(before, net.tangent_gram(params, x, "body"), rtol=1e-4, atol=1e-5)
+    found = ntkgp.empirical_ntk(net, params, x, part=part, metric=metric)
+    expected = net.tangent_gram(params, x, part, metric)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_empirical_ntk_takes_any_function_of_parameters():
+def test_empirical_ntk_takes_any_network():
+    native = ntkgp.mlp(2, width=5)
+    net = without_kernel(native)
+    x = inputs_for(net, 3)
+    found = ntkgp.empirical_ntk(net, net.init(jax.random.key(0)), x)
+    expected = ntkgp.empirical_ntk(native, native.init(jax.random.key(0)), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_function_ntk_takes_any_function_of_parameters():
     x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
-    gram = ntkgp.empirical_ntk(lambda w, x: x @ w["a"], {"a": jnp.ones((2, 1))}, x)
-    np.testing.assert_allclose(gram, x @ x.T)
+
+    def f(w, x):
+        return x @ w["a"] + w["b"]
+
+    w = {"a": jnp.ones((2, 1)), "b": jnp.ones(1)}
+    np.testing.assert_allclose(empirical.function_ntk(f, w, x), x @ x.T + 1)
+    weighted = empirical.function_ntk(f, w, x, x[:1], weights={"a": 2.0, "b": 0.5})
+    np.testing.assert_allclose(weighted, 2 * x @ x[:1].T + 0.5)
 
 
-def test_a_budget_below_four_rows_is_refused_in_words():
-    net = ntkgp.mlp(2, width=8)
-    with pytest.raises(ValueError, match="four rows"):
-        ntkgp.empirical_ntk(
-            net.apply, net.init(jax.random.key(0)), jnp.ones((2, 2)), jacobian_bytes=10
-        )
+@pytest.mark.parametrize(
+    ("net", "options", "words"),
+    [
+        (None, {"part": "head"}, 'part must be "all", "body" or "readout"'),
+        (None, {"metric": "fisher"}, 'metric must be "prior" or "gradient"'),
+        (None, {"jacobian_bytes": 10}, "four rows"),
+        (None, {"x1": [[1.0, 2.0, 3.0]]}, r"x1 must have shape \(n, 2\)"),
+        (lambda params, x: x, {}, "takes a Network; got function.*function_ntk"),
+    ],
+)
+def test_what_has_no_empirical_ntk_is_refused_in_words(net, options, words):
+    own = ntkgp.mlp(2, width=8)
+    arguments = {"params": own.init(jax.random.key(0)), "x1": np.ones((2, 2))} | options
+    with as_users_run_it(), pytest.raises((ValueError, TypeError), match=words):
+        ntkgp.empirical_ntk(net or own, **arguments)

@@ -447,6 +447,12 @@ def nnx_dropout(rngs):
     return nnx.Sequential(nnx.Dropout(0.5, rngs=rngs), nnx.Linear(2, 1, rngs=rngs))
 
 
+def equinox_dropout(key):
+    first, last = jax.random.split(key)
+    layers = [eqx.nn.Linear(2, 3, key=first), eqx.nn.Dropout(0.5), eqx.nn.Lambda(jnp.tanh)]
+    return eqx.nn.Sequential([*layers, eqx.nn.Linear(3, 1, key=last)])
+
+
 @pytest.mark.parametrize(
     ("adapt", "words"),
     [
@@ -461,6 +467,7 @@ def nnx_dropout(rngs):
             lambda: from_equinox(lambda key: eqx.nn.BatchNorm(2, "batch", mode="batch"), (2,)),
             "eqx.nn.State.*LayerNorm or GroupNorm",
         ),
+        (lambda: from_equinox(equinox_dropout, (2,)), r"Dropout in training.*inference_mode\("),
     ],
     ids=[
         "linen batch norm",
@@ -468,6 +475,7 @@ def nnx_dropout(rngs):
         "nnx batch norm",
         "nnx dropout",
         "equinox batch norm",
+        "equinox dropout",
     ],
 )
 def test_modules_with_state_or_randomness_are_refused(adapt, words):
@@ -478,6 +486,21 @@ def test_modules_with_state_or_randomness_are_refused(adapt, words):
 def test_batch_norm_that_uses_its_running_averages_is_an_affine_layer():
     net = from_flax(LinenNorm(True), (2,), prior_var={"*bias": 0, "*scale": 0})
     assert set(net.prior_var()) == {"Dense_0/kernel", "Dense_1/kernel"}
+
+
+def test_dropout_in_inference_mode_is_the_identity():
+    net = from_equinox(lambda key: eqx.nn.inference_mode(equinox_dropout(key)), (2,))
+    assert len(net.prior_var()) == 4
+
+
+def test_errors_of_a_module_without_dropout_stay_its_own():
+    with pytest.raises(ZeroDivisionError):
+        from_equinox(EquinoxResidual, (2,), call=lambda module, x: 1 / 0)
+
+
+def test_an_adapted_network_prints_in_one_line():
+    words = "<AdaptedNetwork by from_equinox: (2,) -> 1, 6 parameter arrays, readout 'last'>"
+    assert repr(equinox_residual()) == words
 
 
 @pytest.mark.parametrize(
@@ -498,7 +521,7 @@ def test_modules_and_what_makes_them_are_told_apart(adapt, words):
 
 def test_neither_flax_nor_equinox_is_imported_before_it_is_used():
     code = (
-        "import sys, ntkgp.adapters\n"
+        "import sys, ntkgp\n"
         "assert not {'flax', 'equinox'} & set(sys.modules)\n"
         "sys.modules['equinox'] = None\n"
         "ntkgp.adapters.from_equinox(lambda key: None, (2,))"

@@ -13,6 +13,7 @@ from helpers import (
     ACTIVATIONS,
     ARCHITECTURES_AND_PARAMETERISATIONS,
     architectures,
+    as_users_run_it,
     assert_covariance,
     assert_not_covariance,
     dense_jacobian,
@@ -172,7 +173,8 @@ def test_pair_window_sum_equals_loops():
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 1)])
 def test_convolution_equals_loops(padding, strides):
-    layer = Conv(3, filter=(2, 3), strides=strides, padding=padding, w_std=1.2, b_std=0.3)
+    scales = {"w_std": 1.2, "b_std": 0.3, "parameterization": "ntk"}
+    layer = Conv(3, filter=(2, 3), strides=strides, padding=padding, **scales)
     shape = (5, 4, 2)
     x = np.random.default_rng(0).normal(size=(1, *shape)).astype(np.float32)
     params = layer.init(jax.random.key(0), shape)
@@ -195,6 +197,55 @@ def test_prior_variances_are_those_of_the_draws(name, parameterization):
     for leaf, var in zip(leaves, jax.tree.leaves(net.prior_var()), strict=True):
         std_error = var * np.sqrt(2 / leaf.size)
         assert abs(np.mean(leaf**2) - var) < 5 * std_error
+
+
+def test_all_networks_and_layers_share_one_default_parameterisation():
+    made = {
+        "mlp": ntkgp.mlp(2, width=3).body.layers[0],
+        "mlp's readout": ntkgp.mlp(2, width=3).last,
+        "myrtle": ntkgp.myrtle((8, 8, 3), depth=5, channels=2).body.layers[0],
+        "myrtle's readout": ntkgp.myrtle((8, 8, 3), depth=5, channels=2).last,
+        "Dense": Dense(3),
+        "Conv": Conv(3),
+    }
+    found = {name: layer.parameterization for name, layer in made.items()}
+    assert found == dict.fromkeys(made, "standard")
+
+
+def test_one_number_for_a_window_means_a_square():
+    with as_users_run_it():
+        of_numpy = AvgPool(np.int64(2))
+    pairs = [
+        (AvgPool(2), AvgPool((2, 2))),
+        (AvgPool(3, 1), AvgPool((3, 3), (1, 1))),
+        (Conv(4, 5, 2), Conv(4, (5, 5), (2, 2))),
+        (of_numpy, AvgPool((2, 2))),
+    ]
+    for one, two in pairs:
+        assert one == two
+        assert hash(one) == hash(two)
+        assert repr(one) == repr(two)
+        assert one.out_shape((8, 9, 1)) == two.out_shape((8, 9, 1))
+    assert AvgPool(2) != AvgPool(3)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, "2", (2,), (2, 0), (2, 2, 2), [2, 2], None])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("window of AvgPool", lambda value: AvgPool(value)),
+        ("filter of Conv", lambda value: Conv(3, value)),
+        ("strides of Conv", lambda value: Conv(3, strides=value)),
+    ],
+)
+def test_other_windows_are_refused_in_words(name, make, value):
+    with as_users_run_it(), pytest.raises(ValueError, match=f"{name} must be a whole number ≥ 1"):
+        make(value)
+
+
+def test_networks_print_as_the_call_that_makes_them():
+    net = LayeredNetwork((4, 4, 1), [Conv(3), Residual([Relu(), Conv(3)]), Flatten()], Dense(2))
+    assert eval(repr(net)) == net  # every name in it is imported above
 
 
 def test_zero_bias_has_no_parameter():
@@ -239,7 +290,6 @@ REFUSED = {
     "body of a residual that passes its input on": lambda: LayeredNetwork(
         (2,), [Dense(3), Residual([Residual([Relu(), Dense(3)])])], Dense(1)
     ),
-    "filter as a list": lambda: Conv(3, filter=[3, 3]),
     "branches of different shape": lambda: LayeredNetwork(
         (2,), [Dense(3), Residual([Relu(), Dense(4)])], Dense(1)
     ),

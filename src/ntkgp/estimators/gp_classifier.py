@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from ntkgp.core.storage import storable
 from ntkgp.estimators.calibration import mean_prior_var
 from ntkgp.estimators.classification import Classifier
-from ntkgp.estimators.preparation import with_kernel
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.table import Law, get_law
+from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
 
 
@@ -85,7 +85,7 @@ class GPClassifier(Classifier):
         law = get_law(self.law)
         x, labels = self._check_xy(X, y)
         rng = self._start()
-        net = with_kernel(self._candidates(len(self.classes_))[0])
+        net = require_layers(self._candidates(len(self.classes_))[0])
         self.zeta_0_ = mean_prior_var(net, law, x)
         conditioned = partial(
             condition,

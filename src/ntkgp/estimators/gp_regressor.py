@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
-from ntkgp.estimators.preparation import choose, with_kernel
+from ntkgp.estimators.preparation import choose
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import condition
 from ntkgp.laws.table import Law, get_law
+from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
 
@@ -73,14 +74,14 @@ class GPRegressor(Regressor):
         """Condition on rows X and targets y, (n,) or (n, targets)."""
         law = get_law(self.law)
         x, targets = self._check_xy(X, y)
-        nets = [with_kernel(net) for net in self._candidates(targets.shape[1])]
+        nets = [require_layers(net) for net in self._candidates(targets.shape[1])]
         choice = choose(nets, x, targets, law.trained, self._start(), self._given_noise())
         self.evidence_ = choice.evidence.log_marginal_likelihood
         self.target_scale_ = 1 / choice.evidence.scale
         noise_std = choice.evidence.noise_std
         self.noise_std_ = noise_std * self.y_scaler_.std
         self.law_ = condition(
-            with_kernel(choice.net),
+            require_layers(choice.net),
             x,
             targets * self.target_scale_,
             law=self.law,

@@ -16,7 +16,6 @@ from ntkgp.laws.evidence import (
     training_kernel,
 )
 from ntkgp.networks.given import users_network
-from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.layers import Erf, Gelu, Relu
 from ntkgp.networks.layers.activation import Activation
 from ntkgp.networks.protocol import Network
@@ -124,16 +123,6 @@ def candidates(
         for name in names
         for prior in ACTIVATIONS[name]
     ]
-
-
-def with_kernel(net: Network) -> LayeredNetwork:
-    """The network, if an exact law can be computed of it."""
-    if not isinstance(net, LayeredNetwork):
-        raise TypeError(
-            "the exact laws need a network made of ntkgp's layers, a LayeredNetwork, whose kernel is "
-            f"known; got {type(net).__name__}. Other networks can be trained as ensembles."
-        )
-    return net
 
 
 class Choice(NamedTuple):

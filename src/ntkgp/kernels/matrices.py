@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ntkgp.core.arrays import check_inputs, precision
 from ntkgp.core.typing import Metric
-from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.layered import LayeredNetwork, require_layers
 
 BLOCK_BYTES = 256 * 2**20
 """Working memory of one block, beyond inputs and result, as estimated from its largest covariance."""
@@ -53,10 +53,10 @@ def ntk(
     """Θ(x1, x2), the neural tangent kernel at infinite width.
 
     Args:
-        net: a network made of layers.
+        net: a network made of ntkgp's layers; `empirical_ntk` takes any network.
         x1: inputs (n1, *input_shape).
-        x2: inputs (n2, *input_shape); x1 again when left out, and then each pair of blocks is
-            computed once and the result is exactly symmetric.
+        x2: inputs (n2, *input_shape); x1 again when left out. Then each pair of blocks is
+            computed once, and the result is exactly symmetric.
 
     Options:
         diagonal: only the values at (x, x), as a vector, computed without any n x n array.
@@ -98,8 +98,8 @@ def _evaluate(
     dtype: DTypeLike | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> list[NDArray[Any]]:
-    if metric not in ("prior", "gradient"):
-        raise ValueError(f'metric must be "prior" or "gradient"; got {metric!r}.')
+    require_layers(net)
+    check_metric(metric)
     if diagonal and x2 is not None:
         raise ValueError("diagonal=True takes one set of inputs, x1; leave x2 out.")
     first = check_inputs("x1", x1, net.input_shape, dtype)
@@ -110,6 +110,12 @@ def _evaluate(
         if second is None:
             return _symmetric(net, first, which, metric, block_bytes)
         return _rectangular(net, first, second, which, metric, block_bytes)
+
+
+def check_metric(metric: Metric) -> None:
+    """Refuse what is no metric."""
+    if metric not in ("prior", "gradient"):
+        raise ValueError(f'metric must be "prior" or "gradient"; got {metric!r}.')
 
 
 def _rectangular(

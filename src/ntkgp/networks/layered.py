@@ -14,6 +14,7 @@ from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Params, Part, Shape
 from ntkgp.networks.given import check_given
 from ntkgp.networks.layers import Dense, Layer, Serial
+from ntkgp.networks.protocol import Network
 
 
 class ReadoutParams(NamedTuple):
@@ -24,15 +25,17 @@ class ReadoutParams(NamedTuple):
 
 
 @storable
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class LayeredNetwork:
     """Layers before a linear readout; both finite and infinite.
 
     Args:
         input_shape: shape of one input, (features,) or (height, width, channels).
-        body: the layers whose parameters are θ^{≤L}.
+        body: the layers whose parameters are θ^{≤L}: those of `ntkgp.layers`, or your own
+            subclasses of `ntkgp.layers.Layer`.
         readout: the last layer, whose parameters are θ^{L+1}.
 
+    >>> from ntkgp.networks.layers import Erf
     >>> net = LayeredNetwork((2,), body=[Dense(64), Erf()], readout=Dense(1))
     >>> theta = net.init(jax.random.key(0))
     >>> net.apply(theta, jnp.ones((5, 2))).shape
@@ -58,12 +61,14 @@ class LayeredNetwork:
                 "input_shape must be (features,) or (height, width, channels), each at least 1; "
                 f"got {self.input_shape}."
             )
-        if strangers := [layer for layer in self.body.layers if not isinstance(layer, Layer)]:
-            raise ValueError(
-                f"layers must be of ntkgp.layers, such as ntkgp.layers.Relu(); got {strangers[0]!r}."
-            )
+        for layer in self.body.layers:
+            _check_layer(layer)
         self.body.gaussian(incoming=False)  # raises where a kernel rule would not hold
         readout.out_shape(self._features)
+
+    def __repr__(self) -> str:
+        body = ", ".join(map(repr, self.body.layers))
+        return f"LayeredNetwork({self.input_shape}, body=[{body}], readout={self.last!r})"
 
     def __to_store__(self) -> dict[str, Any]:
         return {"input_shape": self.input_shape, "body": self.body.layers, "readout": self.last}
@@ -177,3 +182,35 @@ class LayeredNetwork:
         """The most numbers that one pair of inputs needs in any layer's covariance."""
         positions = max(prod(s[:-1]) for s in self.body.in_shapes(self.input_shape))
         return positions**2 if self._all_pairs else positions
+
+
+def _check_layer(layer: Any) -> None:
+    if not isinstance(layer, Layer):
+        raise TypeError(
+            "body must be a sequence of layers: instances of those in ntkgp.layers, such as Relu(), "
+            f"or of your own subclass of ntkgp.layers.Layer; it holds {layer!r}."
+        )
+    try:
+        hash(layer)
+    except TypeError as error:
+        raise TypeError(
+            f"layers must be hashable, because they are static under jax.jit: {error}. Make "
+            f"{type(layer).__name__} a frozen dataclass, @dataclass(frozen=True), of numbers, "
+            "strings and tuples."
+        ) from None
+
+
+def require_layers(net: Network) -> LayeredNetwork:
+    """The network itself, where its kernel at infinite width is known.
+
+    >>> require_layers(LayeredNetwork((2,), [], Dense(1))).output_dim
+    1
+    """
+    if not isinstance(net, LayeredNetwork):
+        raise TypeError(
+            "the exact kernel and its laws need a network made of ntkgp's layers, an "
+            f"ntkgp.LayeredNetwork, such as ntkgp.mlp makes; got {type(net).__name__}. For any "
+            "other Network there is ntkgp.empirical_ntk, the kernel of one draw of its parameters, "
+            "and it can be trained as an ensemble."
+        )
+    return net

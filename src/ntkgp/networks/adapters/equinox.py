@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from ntkgp.core.typing import Params
 from ntkgp.networks.adapters.lazy import library
-from ntkgp.networks.adapters.network import AdaptedNetwork, adapt
+from ntkgp.networks.adapters.network import AdaptedNetwork, Recipe, adapt, check_input_shape
 from ntkgp.networks.adapters.prior import PriorVar
 
 
@@ -46,6 +47,8 @@ def from_equinox(
             "from_equinox takes a function that makes a module, so that each member can draw its "
             f"own: from_equinox(lambda key: MyModule(..., key=key), ...); got {type(make).__name__}."
         )
+    options = {"readout": readout, "prior_var": prior_var, "call": call}
+    recipe = Recipe(from_equinox, (make, input_shape), options)
     call = call or (lambda module, x: module(x))
     statics = []
 
@@ -65,12 +68,24 @@ def from_equinox(
         module = eqx.combine(params, constants)
         return jax.vmap(lambda example: call(module, example))(x)
 
+    examples = jnp.zeros((2, *check_input_shape(input_shape)), jnp.float32)
+    try:
+        jax.eval_shape(lambda key: apply(init(key), examples), jax.random.key(0))
+    except Exception as error:
+        if not _drops_out(eqx, constants):
+            raise
+        raise ValueError(
+            "the module's call fails, and it has a Dropout in training mode, which needs "
+            f"randomness ({error}); but f(x, θ) must be a function. Make it in inference mode: "
+            "from_equinox(lambda key: eqx.nn.inference_mode(MyModule(..., key=key)), ...)."
+        ) from error
     return adapt(
         init,
         apply,
         input_shape,
         readout=readout,
         prior_var=prior_var,
+        recipe=recipe,
         documented=_documented(eqx, jax.eval_shape(init, jax.random.key(0))),
     )
 
@@ -84,6 +99,16 @@ def _check_stateless(eqx: Any, module: Any) -> None:
             "the module keeps state between calls (eqx.nn.State), as BatchNorm does, but f(x, θ) "
             "must be a function of one input. Use LayerNorm or GroupNorm."
         )
+
+
+def _drops_out(eqx: Any, module: Any) -> bool:
+    """Whether some Dropout in it would drop."""
+
+    def is_dropout(node: Any) -> bool:
+        return isinstance(node, eqx.nn.Dropout)
+
+    nodes = filter(is_dropout, jax.tree.leaves(module, is_leaf=is_dropout))
+    return any(not node.inference for node in nodes)
 
 
 def _documented(eqx: Any, module: Any) -> dict[str, float]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from jax import Array
 
 from ntkgp.core.typing import Params
-from ntkgp.networks.adapters.network import AdaptedNetwork, adapt
+from ntkgp.networks.adapters.network import AdaptedNetwork, Recipe, adapt
 from ntkgp.networks.adapters.prior import PriorVar
 
 
@@ -44,4 +44,6 @@ def from_functions(
     for name, function in (("init", init), ("apply", apply)):
         if not callable(function):
             raise TypeError(f"{name} must be a function; got {type(function).__name__}.")
-    return adapt(init, apply, input_shape, readout=readout, prior_var=prior_var)
+    options = {"readout": readout, "prior_var": prior_var}
+    recipe = Recipe(from_functions, (init, apply, input_shape), options)
+    return adapt(init, apply, input_shape, readout=readout, prior_var=prior_var, recipe=recipe)

@@ -9,7 +9,13 @@ from jax import Array
 
 from ntkgp.core.typing import Params
 from ntkgp.networks.adapters.lazy import library
-from ntkgp.networks.adapters.network import NO_STATE, AdaptedNetwork, adapt, check_input_shape
+from ntkgp.networks.adapters.network import (
+    NO_STATE,
+    AdaptedNetwork,
+    Recipe,
+    adapt,
+    check_input_shape,
+)
 from ntkgp.networks.adapters.prior import PriorVar
 
 
@@ -77,7 +83,9 @@ def from_flax(
             "Make it deterministic: Dropout(..., deterministic=True), or pass "
             "call=lambda module, x: module(x, train=False), whatever the argument is."
         ) from error
-    return adapt(init, apply, input_shape, readout=readout, prior_var=prior_var)
+    options = {"readout": readout, "prior_var": prior_var, "call": call}
+    recipe = Recipe(from_flax, (module, input_shape), options)
+    return adapt(init, apply, input_shape, readout=readout, prior_var=prior_var, recipe=recipe)
 
 
 def _without_params(variables: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """The network that every adapter makes: a user's functions with a prior and a readout."""
 
+import pickle
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,23 +14,40 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ntkgp.core.typing import Params, Part, Shape
-from ntkgp.networks.adapters.paths import by_path, listed
-from ntkgp.networks.adapters.prior import Leaf, PriorVar, leaf_priors, moments, warn_of_priors
+from ntkgp.networks.adapters.paths import by_path, common_subtree, listed
+from ntkgp.networks.adapters.prior import (
+    ConstantParameters,
+    Leaf,
+    PriorEstimated,
+    PriorVar,
+    leaf_priors,
+    moments,
+    warn_of_priors,
+)
 from ntkgp.networks.adapters.readout import find_readout, rounding
 
 Theta = dict[str, Array]
 """θ by path: what is random in the module's parameters, less its mean."""
 
 
-@dataclass(frozen=True, eq=False)
+class Recipe(NamedTuple):
+    """How an adapted network was made: adapter(*args, **options)."""
+
+    adapter: Callable[..., "AdaptedNetwork"]
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class AdaptedNetwork:
     """A user's network as the methods need it; the adapters make it.
 
     θ is a dictionary from paths to float32 arrays. Each is the deviation of a parameter from its
-    prior mean, which is 0 or a constant such as the scale 1 of a normalisation; so θ ~ N(0, Λ),
+    prior mean, which is 0 or a constant such as the scale 1 of a normalisation. So θ ~ N(0, Λ),
     and f(x, θ) is the module at mean + θ. Parameters of prior variance 0 are not in it.
 
-    Two adapted networks are equal only where they are one object.
+    Two adapted networks are equal only where they are one object. A pickle holds the adapter's
+    arguments, and calls the adapter again when it is opened.
     """
 
     input_shape: Shape
@@ -39,6 +58,14 @@ class AdaptedNetwork:
     """Of the module's parameters, in the order of their pytree."""
     treedef: Any
     readout_paths: frozenset[str]
+    recipe: Recipe
+
+    def __repr__(self) -> str:
+        return (
+            f"<AdaptedNetwork by {self.recipe.adapter.__name__}: {self.input_shape} -> "
+            f"{self.output_dim}, {len(self.prior_var())} parameter arrays, "
+            f"readout {common_subtree(self.readout_paths)!r}>"
+        )
 
     def init(self, key: Array) -> Theta:
         redrawn = [leaf for leaf in self.leaves if leaf.redrawn]
@@ -50,6 +77,20 @@ class AdaptedNetwork:
     def __deepcopy__(self, memo: dict[int, Any]) -> "AdaptedNetwork":
         """Itself, which never changes: a copy would be unequal, and compile everything anew."""
         return self
+
+    def __reduce__(self) -> tuple[Callable[..., "AdaptedNetwork"], tuple[Recipe]]:
+        """The recipe, if every function in it can be imported by name where the pickle is opened."""
+        try:
+            pickle.dumps(self.recipe)
+        except Exception as error:
+            raise pickle.PicklingError(
+                f"a network of {self.recipe.adapter.__name__} is pickled as the arguments of that "
+                f"function, and one of these cannot be pickled: {error}. Python pickles functions and "
+                "classes by name. In place of a lambda or local function use a function of a module, "
+                "with functools.partial for values that it needs; in place of a flax.linen module "
+                "that holds such functions, as Sequential does, a class of a module."
+            ) from error
+        return _made_again, (self.recipe,)
 
     def module_params(self, params: Theta) -> Params:
         """The module's own parameters, mean + θ, in its own pytree and dtypes."""
@@ -73,8 +114,8 @@ class AdaptedNetwork:
     def tangent_gram(self, params: Theta, x: Array, part: Part = "all") -> Array:
         """Σ over leaves of λ J Jᵀ, from the Jacobian of each example alone.
 
-        It keeps n · output_dim gradients of the chosen part at once; for more data than memory
-        holds them for, train by `Descent`.
+        It holds n · output_dim gradients of the chosen part at once. Where memory is too small for
+        them, train by `Descent`.
         """
         n, c = len(x), self.output_dim
         chosen = {
@@ -93,6 +134,14 @@ class AdaptedNetwork:
                 rows = jacobian[path].reshape(n * c, -1)
                 gram += var * jnp.matmul(rows, rows.T, precision="highest")
         return gram
+
+
+def _made_again(recipe: Recipe) -> AdaptedNetwork:
+    """A network by its recipe, without the warnings that its first making gave."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantParameters)
+        warnings.simplefilter("ignore", PriorEstimated)
+        return recipe.adapter(*recipe.args, **recipe.options)
 
 
 def _draw(key: Array, leaves: Sequence[Leaf]) -> Theta:
@@ -114,11 +163,14 @@ def adapt(
     *,
     readout: str | Sequence[str] | None,
     prior_var: PriorVar | None,
+    recipe: Recipe,
     documented: Mapping[str, float] | None = None,
 ) -> AdaptedNetwork:
     """Find out once what the methods must know of a network, from its shapes and from draws.
 
-    `documented` has prior variances by path that the network's library promises.
+    Args:
+        recipe: the adapter that calls this, and its own arguments.
+        documented: prior variances by path that the network's library promises.
     """
     shape = check_input_shape(input_shape)
     tree = jax.eval_shape(init, jax.random.key(0))
@@ -139,7 +191,9 @@ def adapt(
     readout_paths = find_readout(lambda flat: np.asarray(outputs(flat, x)), draw, readout)
     _check_readout([leaf for leaf in leaves if leaf.path in readout_paths])
     warn_of_priors(leaves, prior_var, stacklevel=3)
-    return AdaptedNetwork(shape, output_dim, init, apply, tuple(leaves), treedef, readout_paths)
+    return AdaptedNetwork(
+        shape, output_dim, init, apply, tuple(leaves), treedef, readout_paths, recipe
+    )
 
 
 def check_input_shape(input_shape: Sequence[int]) -> Shape:

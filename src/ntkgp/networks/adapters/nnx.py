@@ -9,7 +9,13 @@ from jax import Array
 
 from ntkgp.core.typing import Params, Shape
 from ntkgp.networks.adapters.lazy import library
-from ntkgp.networks.adapters.network import NO_STATE, AdaptedNetwork, adapt, check_input_shape
+from ntkgp.networks.adapters.network import (
+    NO_STATE,
+    AdaptedNetwork,
+    Recipe,
+    adapt,
+    check_input_shape,
+)
 from ntkgp.networks.adapters.prior import PriorVar
 
 
@@ -55,6 +61,8 @@ def from_nnx(
             "from_nnx takes a function that makes a module, so that each member can draw its own: "
             f"from_nnx(lambda rngs: MyModule(..., rngs=rngs), ...); got {type(make).__name__}."
         )
+    options = {"readout": readout, "prior_var": prior_var, "call": call}
+    recipe = Recipe(from_nnx, (make, input_shape), options)
     call = call or (lambda module, x: module(x))
 
     def split(key: Array) -> tuple[Any, Any, Any]:
@@ -80,7 +88,7 @@ def from_nnx(
         return call(module_of(params), x)
 
     _check_stateless(nnx, lambda key: module_of(init(key)), call, check_input_shape(input_shape))
-    return adapt(init, apply, input_shape, readout=readout, prior_var=prior_var)
+    return adapt(init, apply, input_shape, readout=readout, prior_var=prior_var, recipe=recipe)
 
 
 def _check_stateless(

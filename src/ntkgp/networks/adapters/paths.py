@@ -41,6 +41,16 @@ def ancestors(path: str) -> Iterator[str]:
         yield "/".join(keys[: depth + 1])
 
 
+def common_subtree(paths: Collection[str]) -> str:
+    """The smallest subtree that holds all these leaves, "*" for the whole tree.
+
+    >>> common_subtree({"layers/1/bias", "layers/1/weight"})
+    'layers/1'
+    """
+    shared = set.intersection(*(set(ancestors(path)) for path in paths))
+    return max(shared, key=len, default="*")
+
+
 def matching(pattern: str, paths: Iterable[str], argument: str) -> set[str]:
     """The paths that a pattern chooses; an error that lists them all where it chooses none.
 

@@ -1,5 +1,10 @@
-"""Layers that state both faces: what a finite layer computes, and what it becomes at infinite width."""
+"""Layers that state both faces: what a finite layer computes, and what it becomes at infinite width.
 
+A layer of your own is a subclass of `Layer`, or of `Activation` for an elementwise nonlinearity.
+"""
+
+from ntkgp.core.typing import Kernels as Kernels
+from ntkgp.networks.layers.activation import Activation as Activation
 from ntkgp.networks.layers.base import Layer as Layer
 from ntkgp.networks.layers.combine import Residual as Residual
 from ntkgp.networks.layers.combine import Serial as Serial

@@ -1,4 +1,4 @@
-"""What a layer is: a finite face (init, apply, prior variances) and an infinite one (kernel)."""
+"""What a layer is: a finite face (apply, shapes, prior variances) and an infinite one (kernel)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,15 +12,35 @@ from ntkgp.core.typing import Kernels, Metric, Params, Shape
 
 
 class Layer(ABC):
-    """A layer, final or abstract. The defaults are those of a layer without parameters.
+    """A layer, final or abstract; subclass it for a layer of your own.
 
-    A concrete layer is a frozen dataclass of Python scalars, so it is hashable and static
-    under `jax.jit`. Shapes are those of one example: (features,) or (height, width, channels).
+    A concrete layer is a frozen dataclass of Python scalars: hashable, so static under `jax.jit`.
+    It must define `out_shape`, `apply` and `kernel`; with parameters also `shapes` and `prior_var`.
+    An elementwise nonlinearity is an `Activation`, which needs less. Shapes are those of one
+    example: (features,) or (height, width, channels).
+
+    >>> from dataclasses import dataclass
+    >>> from ntkgp.networks.layers import Dense, Kernels, Layer, Relu
+    >>> @dataclass(frozen=True)
+    ... class Scale(Layer):
+    ...     factor: float
+    ...
+    ...     def out_shape(self, in_shape):
+    ...         return in_shape
+    ...
+    ...     def apply(self, params, x):
+    ...         return self.factor * x
+    ...
+    ...     def kernel(self, k, in_shape, metric):
+    ...         return Kernels(*(self.factor**2 * cov for cov in k))
+    >>> net = ntkgp.LayeredNetwork((3,), [Dense(64), Relu(), Scale(0.5)], Dense(1))
+    >>> ntkgp.ntk(net, np.ones((2, 3))).shape
+    (2, 2)
     """
 
     @abstractmethod
     def out_shape(self, in_shape: Shape) -> Shape:
-        """Shape of one output; raises ValueError for inputs the layer cannot take."""
+        """Shape of one output; a ValueError for inputs that the layer cannot take."""
 
     @abstractmethod
     def apply(self, params: Params, x: Array) -> Array:
@@ -28,7 +48,10 @@ class Layer(ABC):
 
     @abstractmethod
     def kernel(self, k: Kernels, in_shape: Shape, metric: Metric) -> Kernels:
-        """The infinite layer: covariances of the inputs to covariances of the outputs."""
+        """The infinite layer: from the covariances of its inputs to those of its outputs.
+
+        Θ of the outputs includes the share of this layer's own parameters.
+        """
 
     def shapes(self, in_shape: Shape) -> Params:
         """A `jax.ShapeDtypeStruct` for each parameter leaf."""
@@ -56,17 +79,24 @@ class Layer(ABC):
         return jax.tree.unflatten(treedef, draws)
 
     def gaussian(self, incoming: bool) -> bool:
-        """Whether outputs are centred Gaussian at infinite width, given whether the inputs are."""
+        """Whether outputs are centred Gaussian at infinite width, given whether the inputs are.
+
+        A layer whose kernel rule needs Gaussian inputs raises ValueError where they are not.
+        """
         return incoming
 
     def fresh(self, incoming: bool) -> bool:
-        """Whether outputs have mean zero by weights that nothing beside this layer shares,
-        given whether the inputs do."""
+        """Whether the outputs' mean is zero thanks to weights of this layer alone.
+
+        `incoming` says whether the inputs' mean is, thanks to weights of the layers before.
+        """
         return incoming
 
     def all_pairs(self, needed: bool) -> bool:
-        """Whether the inputs' covariances are needed for all pairs of positions,
-        given whether the outputs' are."""
+        """Whether `kernel` needs covariances of all pairs of positions, not of equal ones alone.
+
+        `needed` says whether the layer after it needs them.
+        """
         return needed
 
     def backward(
@@ -74,12 +104,25 @@ class Layer(ABC):
     ) -> tuple[Array, Array]:
         """One step back: this layer's share of the empirical NTK, and the cotangents of x.
 
-        cotangents (n, c, *out_shape) are the gradients of c outputs; the share is (n, c, n, c).
+        cotangents (n, c, *out_shape) are the gradients of c outputs; the share is (n, c, n, c),
+        here from each example's gradient in this layer's parameters.
         """
         n, c = cotangents.shape[:2]
-        return jnp.zeros((n, c, n, c), x.dtype), pull_back(
-            lambda z: self.apply(params, z), x, cotangents
-        )
+        pulled = pull_back(lambda z: self.apply(params, z), x, cotangents)
+        share = jnp.zeros((n, c, n, c), x.dtype)
+        if not jax.tree.leaves(params):
+            return share, pulled
+
+        def gradient(example: Array, cotangent: Array) -> Params:
+            return jax.vjp(lambda p: self.apply(p, example[None])[0], params)[1](cotangent)[0]
+
+        gradients = jax.vmap(jax.vmap(gradient, in_axes=(None, 0)))(x, cotangents)
+        variances = jax.tree.leaves(self.prior_var(x.shape[1:]))
+        for leaf, var in zip(jax.tree.leaves(gradients), variances, strict=True):
+            rows = leaf.reshape(n, c, -1)
+            weight = 1.0 if metric == "gradient" else var
+            share += weight * jnp.einsum("ncj,mdj->ncmd", rows, rows)
+        return share, pulled
 
 
 def pull_back(f: Callable[[Array], Array], x: Array, cotangents: Array) -> Array:

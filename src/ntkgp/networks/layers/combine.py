@@ -86,7 +86,7 @@ class Residual(Layer):
     infinite:  𝒦' and Θ' are the sums of the two branches', because the body ends in a layer of
     centred weights that the shortcut does not share, so every cross term has mean zero.
 
-    >>> from ntkgp.layers import Dense, Relu
+    >>> from ntkgp.networks.layers import Dense, Relu
     >>> block = Residual([Relu(), Dense(64)])
     >>> block.out_shape((64,))
     (64,)

@@ -20,7 +20,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-Pair = tuple[int, int]
+from ntkgp.networks.layers.windows import Pair
+
 Pads = tuple[Pair, Pair]
 
 _CHUNK_BYTES = 2**24
