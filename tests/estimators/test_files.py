@@ -40,7 +40,7 @@ NAMES = np.array(["cat", "mouse"])[(Y > 0).astype(int)]
 MODELS = {
     "ensemble regressor": (EnsembleRegressor(activation="relu", **TINY), Y),
     "ensemble regressor, two targets": (
-        EnsembleRegressor("rp-fn", heteroscedastic=True, activation="relu", **TINY),
+        EnsembleRegressor("rp-fn", noise=ntkgp.LearnedNoise(), activation="relu", **TINY),
         np.stack([Y, Y**2], axis=1),
     ),
     "ensemble classifier": (EnsembleClassifier(target_scale_grid=(0.5, 1.0), **TINY), NAMES),
