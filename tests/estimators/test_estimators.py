@@ -234,7 +234,7 @@ def test_the_target_scale_is_tuned_on_a_grid():
 
 def test_an_ensemble_s_probabilities_are_its_members_softmax():
     model = EnsembleClassifier(**SMALL).fit(X, LABELS)
-    x = (X[:4] - X.mean(axis=0)) / X.std(axis=0)
+    x = (X[:4] - model.x_scaler_.mean) / model.x_scaler_.std
     logits = model.ensemble_.outputs(x).astype(float) / model.temperature_
     np.testing.assert_allclose(
         model.predict_proba(X[:4]), special.softmax(logits, axis=-1).mean(axis=0), rtol=1e-5
@@ -245,7 +245,7 @@ def test_the_exact_classifier_s_probabilities_are_the_integral():
     """∫ softmax(z/T) p(dz) by quadrature; two classes need only the difference of two normals."""
     model = GPClassifier(samples=20_000, random_state=0).fit(X, LABELS)
     new = np.array([[0.2, 1000.0], [4.0, 1000.0], [0.5, 1300.0], [-2.0, 700.0]])
-    law = model.law_.predict((new - X.mean(axis=0)) / X.std(axis=0))
+    law = model.law_.predict((new - model.x_scaler_.mean) / model.x_scaler_.std)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     gap = (law.mean[:, 1] - law.mean[:, 0]) / model.temperature_
     spread = np.sqrt(law.epistemic_var.sum(axis=1)) / model.temperature_
