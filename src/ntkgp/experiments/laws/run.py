@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
+from ntkgp.experiments.experiment import Experiment, Given
+from ntkgp.experiments.laws.report import report
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.kernels.matrices import kernel_matrix
 from ntkgp.laws.exact import Posterior
@@ -47,21 +47,7 @@ class LawsConfig:
         check_known("networks", self.networks, NETWORKS)
 
 
-PRESETS = {"laptop": LawsConfig(), "paper": LawsConfig(train_points=200, test_points=200)}
-
-
-def run(
-    config: LawsConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
-) -> Path:
-    """Compute what is not yet in the results file, and return its path."""
-    path = out / "laws.json"
-    state = results.resume(path, "laws", config, {}, may_grow=("networks",))
-    marks = [{"network": name, "chain": chain} for name in config.networks for chain in CHAINS]
-    results.fill_in(path, state, marks, lambda mark: record(config, mark), say)
-    return path
-
-
-def record(config: LawsConfig, mark: Mark) -> Record:
+def record(config: LawsConfig, mark: Mark, given: Given) -> Record:
     """Three laws at test points: by their formulas, by simulation, and their order."""
     net = NETWORKS[mark["network"]]()
     rng = np.random.default_rng(config.data_seed)
@@ -70,11 +56,10 @@ def record(config: LawsConfig, mark: Mark) -> Record:
     )
     y = rng.normal(size=(config.train_points, 1))
     noise_std = config.noise_std if mark["chain"] == "noisy" else 0.0
-    laws = {
-        law: Posterior(net, x, y, law=law, noise_std=noise_std) for law in CHAINS[mark["chain"]]
-    }
+    chain = given.results["chains"][mark["chain"]]
+    laws = {law: Posterior(net, x, y, law=law, noise_std=noise_std) for law in chain}
     covariances = {law: posterior.covariance(t) for law, posterior in laws.items()}
-    wide, middle, narrow = CHAINS[mark["chain"]]
+    wide, middle, narrow = chain
     return {
         "largest_z": {
             law: largest_z(posterior, t, covariances[law], config.draws)
@@ -119,3 +104,17 @@ def largest_z(
 def least_eigenvalue(difference: NDArray[Any], scale: NDArray[Any]) -> float:
     """The smallest eigenvalue of Σ₁ - Σ₂, in units of the largest of a third."""
     return float(np.linalg.eigvalsh(difference)[0] / np.linalg.eigvalsh(scale)[-1])
+
+
+LAWS = Experiment(
+    "laws",
+    "Table 1 and Proposition 2: the predictive laws",
+    {"laptop": LawsConfig(), "paper": LawsConfig(train_points=200, test_points=200)},
+    marks=lambda config, data: [
+        {"network": network, "chain": chain} for network in config.networks for chain in CHAINS
+    ],
+    record=record,
+    report=report,
+    contents={"chains": lambda config: CHAINS},
+    may_grow=("networks",),
+)

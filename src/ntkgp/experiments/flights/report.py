@@ -1,106 +1,79 @@
 """Figure 2: NLL against the test window, and error against precision."""
 
-from pathlib import Path
-from typing import Any
-
-import matplotlib.pyplot as plt
 import numpy as np
 
-from ntkgp.experiments.flights import KEPT_SHARES
-from ntkgp.report.claims import (
-    Claim,
-    Interval,
-    Scores,
-    above,
-    all_of,
-    below,
-    difference,
-    interval,
-)
-from ntkgp.report.section import Section
-from ntkgp.report.style import (
-    NTKGP,
-    band_meaning,
-    by_method,
-    draw_band,
-    failures,
-    look,
-    save_figure,
-    table,
-)
+from ntkgp.experiments.compared import NTKGP, failures, methods_of, runs_of
+from ntkgp.experiments.results import Record, Results
+from ntkgp.report.claims import Claim, above, all_of, below
+from ntkgp.report.figures import draw_band, legend_of_bands, subplots
+from ntkgp.report.intervals import MEANING, Interval, Scores, difference, interval
+from ntkgp.report.looks import by_method, look
+from ntkgp.report.section import Drawing, Section
+from ntkgp.report.tables import table
 
 FEWEST = 0.001
 """Share of the rows on which an error still says something."""
 
 
-def report(results: dict[str, Any], stem: Path) -> Section:
-    """Write the figure beside the results."""
-    return Section(window_tables(results), [figure(results, stem)], claims(results))
+def report(results: Results) -> Section:
+    """Two tables by window, one figure, and the claims."""
+    return Section(window_tables(results), [figure(results)], claims(results))
 
 
-def methods(results: dict[str, Any]) -> list[str]:
-    return [name for name in results["config"]["methods"] if runs_of(results, name)]
-
-
-def runs_of(results: dict[str, Any], method: str) -> list[dict[str, Any]]:
-    return [run for run in results["runs"] if run["method"] == method]
-
-
-def by_window(results: dict[str, Any], method: str, score: str) -> list[list[float]]:
+def by_window(results: Results, method: str, score: str) -> list[list[float]]:
     """(repeats, windows); NLL of the standardised delay, RMSE in minutes."""
-    factor = {"nll": lambda run: 1.0, "rmse": lambda run: run["minutes"]}[score]
     return [
-        [factor(run) * window[score] for window in run["windows"]]
+        [window[score] * (run["minutes"] if score == "rmse" else 1) for window in run["windows"]]
         for run in runs_of(results, method)
     ]
 
 
-def window_tables(results: dict[str, Any]) -> str:
+def window_tables(results: Results) -> str:
     starts = [f"from {start:,}" for start in results["config"]["window_starts"]]
     blocks = []
     for score, title in (("nll", "NLL, standardised delay"), ("rmse", "RMSE, minutes")):
-        rows = [
-            [
-                look(method).title,
-                str(len(runs_of(results, method))),
-                *(
-                    interval(column).shown(3)
-                    for column in zip(*by_window(results, method, score), strict=True)
-                ),
-            ]
-            for method in methods(results)
-        ]
-        blocks.append(table([title, "repeats", *starts], rows) if rows else "no ensembles yet")
-    notes = ["±: 95 % confidence over repeats.", *failures(results["runs"])]
-    return "\n\n".join([*blocks, *notes])
+        rows = []
+        for method in methods_of(results):
+            values = by_window(results, method, score)
+            shown = (interval(column).shown(3) for column in zip(*values, strict=True))
+            rows.append(
+                {title: look(method).title, "repeats": str(len(values))}
+                | dict(zip(starts, shown, strict=True))
+            )
+        blocks.append(table(rows))
+    return "\n\n".join([*blocks, MEANING, *failures(results)])
 
 
-def figure(results: dict[str, Any], stem: Path) -> Path:
+def figure(results: Results) -> Drawing:
     """NLL by window; RMSE above each precision; RMSE on the most confident share."""
-    drawn, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    drawn, ((left, middle, right),) = subplots(1, 3, (12, 3.6))
     starts = np.array(results["config"]["window_starts"]) / 1e6
-    thresholds = np.array(results["precision_thresholds"])
-    for method in methods(results):
+    thresholds, shares = (np.array(results[n]) for n in ("precision_thresholds", "kept_shares"))
+    methods = methods_of(results)
+    for method in methods:
         runs = runs_of(results, method)
-        draw_band(axes[0], starts, by_window(results, method, "nll"), method)
-        draw_band(axes[1], thresholds, [minutes_above(run) for run in runs], method)
+        draw_band(left, starts, by_window(results, method, "nll"), method)
+        draw_band(middle, thresholds, [minutes_above(run) for run in runs], method)
         kept = [[run["minutes"] * e for e in run["kept_errors"]] for run in runs]
-        draw_band(axes[2], 100 * KEPT_SHARES, kept, method)
-    axes[0].set(xlabel="first row of the test window, millions", ylabel="NLL")
-    axes[1].set(
+        draw_band(right, 100 * shares, kept, method)
+    left.set(xlabel="first row of the test window, millions", ylabel="NLL")
+    middle.set(
         xlabel="precision threshold τ (delay of variance 1)",
         ylabel="RMSE above τ, minutes",
         xscale="log",
         ylim=(0, None),
     )
-    axes[2].set(xlabel="most confident share kept, %", ylabel="RMSE, minutes", ylim=(0, None))
-    axes[2].invert_xaxis()
-    repeats = max((len(runs_of(results, method)) for method in methods(results)), default=0)
-    axes[0].legend(fontsize=7, title=band_meaning(repeats), title_fontsize=7)
-    return save_figure(drawn, stem)
+    right.set(xlabel="most confident share kept, %", ylabel="RMSE, minutes", ylim=(0, None))
+    right.invert_xaxis()
+    legend_of_bands(left, max((len(runs_of(results, m)) for m in methods), default=0))
+    return Drawing(
+        drawn,
+        "Left: the further in time from training, the higher the NLL. Middle and right: error on the "
+        "flights of which a method is surest, by precision and by share.",
+    )
 
 
-def minutes_above(run: dict[str, Any]) -> list[float | None]:
+def minutes_above(run: Record) -> list[float | None]:
     """RMSE above each precision, where enough rows are left."""
     return [
         run["minutes"] * error if error is not None and fraction >= FEWEST else None
@@ -108,19 +81,19 @@ def minutes_above(run: dict[str, Any]) -> list[float | None]:
     ]
 
 
-def claims(results: dict[str, Any]) -> list[Claim]:
+def claims(results: Results) -> list[Claim]:
     if not all(runs_of(results, name) for name in ("deep-ensemble", *NTKGP)):
         return []
     made = [unshifted(results), graceful(results), later(results), precise(results)]
     return [*made, magnified(results)]
 
 
-def in_window(results: dict[str, Any], method: str, window: int) -> Scores:
+def in_window(results: Results, method: str, window: int) -> Scores:
     """NLL in one window, by repeat."""
     return {run["repeat"]: run["windows"][window]["nll"] for run in runs_of(results, method)}
 
 
-def unshifted(results: dict[str, Any]) -> Claim:
+def unshifted(results: Results) -> Claim:
     theirs = in_window(results, "deep-ensemble", 0)
     gaps = {name: difference(in_window(results, name, 0), theirs) for name in NTKGP}
     return Claim(
@@ -132,7 +105,7 @@ def unshifted(results: dict[str, Any]) -> Claim:
     )
 
 
-def later(results: dict[str, Any]) -> Claim:
+def later(results: Results) -> Claim:
     windows = range(1, len(results["config"]["window_starts"]))
     gaps = {
         name: [
@@ -152,7 +125,7 @@ def later(results: dict[str, Any]) -> Claim:
     )
 
 
-def graceful(results: dict[str, Any]) -> Claim:
+def graceful(results: Results) -> Claim:
     """The worst later window less the first one."""
 
     def rise(method: str) -> Scores:
@@ -172,20 +145,20 @@ def graceful(results: dict[str, Any]) -> Claim:
     )
 
 
-def usable_thresholds(results: dict[str, Any]) -> list[int]:
+def usable_thresholds(results: Results) -> list[int]:
     """Those that tell rows apart, and above which every method has one row in a thousand."""
-    fractions = [_curves(results, name, "curve_fractions") for name in methods(results)]
+    fractions = [_curves(results, name, "curve_fractions") for name in methods_of(results)]
     kept = np.array([run for own in fractions for run in own.values()])
     told_apart = (kept.min(axis=0) >= FEWEST) & (kept.min(axis=0) < 1)
     return np.flatnonzero(told_apart).tolist()
 
 
-def precise(results: dict[str, Any]) -> Claim:
+def precise(results: Results) -> Claim:
     """At each usable threshold.
 
     Each of the comparisons is made at a level that leaves 95 % for all of them together.
     """
-    names = methods(results)
+    names = methods_of(results)
     errors = {name: _curves(results, name, "curve_errors") for name in names}
     pairs = [(a, b) for a in NTKGP for b in names if b not in NTKGP]
     usable = usable_thresholds(results)
@@ -204,7 +177,7 @@ def precise(results: dict[str, Any]) -> Claim:
     )
 
 
-def magnified(results: dict[str, Any]) -> Claim:
+def magnified(results: Results) -> Claim:
     """How much more NTKGP gains at the highest usable threshold than at the lowest."""
     usable = usable_thresholds(results) or [0]
     theirs = _curves(results, "deep-ensemble", "curve_errors")
@@ -225,7 +198,7 @@ def magnified(results: dict[str, Any]) -> Claim:
     )
 
 
-def _curves(results: dict[str, Any], method: str, field: str) -> dict[int, list[float]]:
+def _curves(results: Results, method: str, field: str) -> dict[int, list[float]]:
     return {
         run["repeat"]: [float("nan") if v is None else v for v in run[field]]
         for run in runs_of(results, method)

@@ -4,18 +4,16 @@ The paper has no such table; Lakshminarayanan et al. (2017), whose deep ensemble
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ntkgp.data import load
-from ntkgp.experiments import results
+from ntkgp.data import Dataset, Split, load
 from ntkgp.experiments.checks import check, check_known
+from ntkgp.experiments.experiment import Experiment, Given
 from ntkgp.experiments.results import Mark, Record
+from ntkgp.experiments.uci.report import report
 from ntkgp.predictive.metrics import gaussian_nll, rmse
 
 PUBLISHED = {  # deep ensembles of Lakshminarayanan et al. (2017): NLL, RMSE
@@ -50,58 +48,35 @@ class UciConfig:
         check_known("models", self.models, MODELS)
 
 
-PRESETS = {
-    "laptop": UciConfig(
-        sets=("bostonHousing", "concrete", "energy", "wine-quality-red", "yacht"),
-        models=tuple(model for model in MODELS if model != "forest"),
-        splits=3,
-    ),
-    "paper": UciConfig(),
-}
+Tables = dict[str, Dataset]
 
 
-def run(
-    config: UciConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
-) -> Path:
-    """Compute what is not yet in the results file, and return its path."""
-    path = out / "uci.json"
-    contents = {"published": PUBLISHED}
-    state = results.resume(path, "uci", config, contents, may_grow=("sets", "models", "splits"))
-    tables = {name: load(f"uci/{name}") for name in config.sets}
-    marks = [
+def marks(config: UciConfig, tables: Tables) -> list[Mark]:
+    return [
         {"set": name, "model": model, "split": split}
         for name, table in tables.items()
         for model in config.models
         for split in range(min(config.splits, len(table.folds)))
     ]
 
-    def compute(mark: Mark) -> Record:
-        table = tables[mark["set"]]
-        fold = table.folds[mark["split"]]
-        train, test = table.all.take(fold.train), table.all.take(fold.test)
-        return measure(mark["model"], config.gp_rows, *train, *test, mark["split"])
 
-    results.fill_in(path, state, marks, compute, say)
-    return path
+def record(config: UciConfig, mark: Mark, given: Given) -> Record:
+    """Fit one model to one split."""
+    table = given.data[mark["set"]]
+    fold = table.folds[mark["split"]]
+    train, test = table.all.take(fold.train), table.all.take(fold.test)
+    return measure(mark["model"], config.gp_rows, train, test, mark["split"])
 
 
-def measure(
-    model: str,
-    gp_rows: int,
-    x: NDArray[Any],
-    y: NDArray[Any],
-    x_test: NDArray[Any],
-    y_test: NDArray[Any],
-    split: int,
-) -> Record:
+def measure(model: str, gp_rows: int, train: Split, test: Split, split: int) -> Record:
     """Test RMSE, and NLL of the moment-matched normal."""
-    rows = np.arange(len(x))
-    if model in ("ntkgp-law", "sklearn-gp") and len(x) > gp_rows:
-        rows = np.random.default_rng(split).choice(len(x), gp_rows, replace=False)
-    mean, std = PREDICT[model](model, x[rows], y[rows], x_test, split)
+    rows = np.arange(len(train.x))
+    if model in ("ntkgp-law", "sklearn-gp") and len(rows) > gp_rows:
+        rows = np.random.default_rng(split).choice(len(rows), gp_rows, replace=False)
+    mean, std = PREDICT[model](model, *train.take(rows), test.x, split)
     return {
-        "rmse": rmse(y_test, mean),
-        "nll": gaussian_nll(y_test, mean, std),
+        "rmse": rmse(test.y, mean),
+        "nll": gaussian_nll(test.y, mean, std),
         "rows": len(rows),
     }
 
@@ -153,3 +128,22 @@ PREDICT = {
     "sklearn-gp": sklearn_gp,
     "forest": forest,
 }
+UCI = Experiment(
+    "uci",
+    "Nine UCI regression sets",
+    {
+        "laptop": UciConfig(
+            sets=("bostonHousing", "concrete", "energy", "wine-quality-red", "yacht"),
+            models=tuple(model for model in MODELS if model != "forest"),
+            splits=3,
+        ),
+        "paper": UciConfig(),
+    },
+    marks=marks,
+    record=record,
+    report=report,
+    contents={"published": lambda config: PUBLISHED},
+    may_grow=("sets", "models", "splits"),
+    needs=("uci/yacht",),  # all nine are in one file
+    load=lambda config: {name: load(f"uci/{name}") for name in config.sets},
+)

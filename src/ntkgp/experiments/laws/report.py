@@ -1,55 +1,45 @@
 """Table 1 and Proposition 2 in numbers."""
 
-from pathlib import Path
-from typing import Any
-
-from ntkgp.experiments.laws import CHAINS
+from ntkgp.experiments.results import Record, Results, found
 from ntkgp.report.claims import Claim, certain
 from ntkgp.report.section import Section
-from ntkgp.report.style import table
+from ntkgp.report.tables import table
 
 ROUNDING = 1e-9
 """Below which a difference of float64 computations counts as none; noise-free laws lose more."""
 NOISE_FREE_ROUNDING = 1e-6
+DIFFERENCES = ("NTKGP - RP/DE", "RP/DE - NNGP", "NNGP - NTKGP")
 
 
-def report(results: dict[str, Any], stem: Path) -> Section:
+def report(results: Results) -> Section:
     """A table; there is no figure."""
-    rows = []
-    for run in results["runs"]:
-        wide, middle, narrow = CHAINS[run["chain"]]
-        stds = run["mean_std"]
-        rows.append(
-            [
-                run["network"],
-                run["chain"],
-                f"{max(run['largest_z'].values()):.1f}",
-                *(f"{value:.1e}" for value in run["least_eigenvalues"]),
-                " ≥ ".join(f"{stds[law]:.3f}" for law in (wide, middle, narrow)),
-            ]
-        )
-    head = [
-        "network",
-        "noise",
-        "largest z",
-        "NTKGP - RP/DE",
-        "RP/DE - NNGP",
-        "NNGP - NTKGP",
-        "mean std: NTKGP ≥ RP/DE ≥ NNGP",
+    rows = [
+        {
+            "network": run["network"],
+            "noise": run["chain"],
+            "largest z": f"{max(run['largest_z'].values()):.1f}",
+            **{
+                title: f"{value:.1e}"
+                for title, value in zip(DIFFERENCES, run["least_eigenvalues"], strict=True)
+            },
+            "mean std: NTKGP ≥ RP/DE ≥ NNGP": " ≥ ".join(
+                f"{run['mean_std'][law]:.3f}" for law in results["chains"][run["chain"]]
+            ),
+        }
+        for run in results["runs"]
     ]
     note = (
         "Largest z: farthest mean or variance of members simulated by linear training from its law, in "
         "standard errors. Then the least eigenvalue of differences of covariances, relative: ≥ 0 where "
         "Proposition 2 orders them; the last, the wrong way round, must be negative."
     )
-    return Section(f"{table(head, rows)}\n{note}", claims=claims(results["runs"]))
+    return Section(f"{table(rows)}\n{note}", claims=claims(results["runs"]))
 
 
-def claims(runs: list[dict[str, Any]]) -> list[Claim]:
+def claims(runs: list[Record]) -> list[Claim]:
     made = []
     for chain, allowed in (("noisy", ROUNDING), ("noise-free", NOISE_FREE_ROUNDING)):
-        own = [run for run in runs if run["chain"] == chain]
-        if not own:
+        if not (own := found(runs, {"chain": chain})):
             continue
         sign, middle = (">", "RP") if chain == "noisy" else ("=", "DE")
         farthest = max(max(run["largest_z"].values()) for run in own)

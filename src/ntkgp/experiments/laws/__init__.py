@@ -1,0 +1,1 @@
+"""Table 1 and Proposition 2 in numbers."""

@@ -1,0 +1,1 @@
+"""Nine UCI regression sets."""

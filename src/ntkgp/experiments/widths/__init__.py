@@ -1,0 +1,1 @@
+"""The toy problem at growing width."""

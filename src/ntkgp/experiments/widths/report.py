@@ -1,0 +1,87 @@
+"""The figure of closeness to the law against width."""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite, nan
+
+from ntkgp.experiments.results import Results
+from ntkgp.experiments.toy.closeness import Closeness, closeness, columns
+from ntkgp.report.claims import Claim, below
+from ntkgp.report.figures import subplots
+from ntkgp.report.intervals import MEANING, difference, interval
+from ntkgp.report.looks import look
+from ntkgp.report.section import Drawing, Section
+from ntkgp.report.tables import table
+
+TITLES = (
+    "error of the mean / (law std/√K)",
+    "std ratio inside the data",
+    "std ratio outside the data",
+)
+Measured = Mapping[str, Mapping[int, Sequence[Closeness]]]
+"""By method and width, one for each ensemble."""
+
+
+def report(results: Results) -> Section:
+    """A table, a figure, and a claim for each method."""
+    measured: dict[str, dict[int, list[Closeness]]] = {}
+    for run in results["runs"]:
+        by_width = measured.setdefault(run["method"], {})
+        by_width.setdefault(run["width"], []).append(closeness(results, run))
+    rows = [
+        {"method": method, "width": str(width), "ensembles": str(len(values)), **columns(values)}
+        for method, by_width in measured.items()
+        for width, values in sorted(by_width.items())
+    ]
+    return Section(f"{table(rows)}\n{MEANING}", [figure(measured)], claims(measured))
+
+
+def figure(measured: Measured) -> Drawing:
+    """One panel for each measure, against width."""
+    drawn, axes = subplots(1, 3, (12, 3.4))
+    for field, axis in enumerate(axes[0]):
+        for method, by_width in measured.items():
+            title, colour, line, marker = look(method)
+            widths = sorted(by_width)
+            points = [interval([c[field] for c in by_width[width]]) for width in widths]
+            axis.errorbar(
+                widths,
+                [point.mean for point in points],
+                [point.half if isfinite(point.half) else nan for point in points],
+                color=colour,
+                marker=marker,
+                ls=line,
+                capsize=3,
+                label=title,
+            )
+        axis.axhline(1, color="black", lw=0.8, ls=":")
+        axis.set_xscale("log", base=2)
+        axis.set_xlabel("width")
+        axis.set_title(TITLES[field], fontsize=10)
+    axes[0, 0].legend(title="bars: 95 % confidence", fontsize=8, title_fontsize=8)
+    return Drawing(
+        drawn,
+        "Ensembles of finite networks against their law: all three would be 1 for draws from it.",
+    )
+
+
+def claims(measured: Measured) -> list[Claim]:
+    """Corollary 1 in numbers: at the largest width the mean is nearer to the law than at the least."""
+    made = []
+    for method, by_width in measured.items():
+        least, most = min(by_width), max(by_width)
+        if least == most:
+            continue
+        wide, narrow = (
+            {repeat: c.mean_error for repeat, c in enumerate(by_width[width])}
+            for width in (most, least)
+        )
+        gap = difference(wide, narrow)
+        made.append(
+            Claim(
+                "Corollary 1",
+                f"{look(method).title} approaches the NTKGP posterior as the network widens",
+                f"error of the mean at width {most} less that at {least}: {gap.shown(2)}",
+                below(gap),
+            )
+        )
+    return made
