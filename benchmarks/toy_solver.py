@@ -23,9 +23,11 @@ import optax
 from ntkgp import METHODS, GaussNewton, fit
 from ntkgp.ensembles.member import Baselearner, TrainingSet
 from ntkgp.ensembles.training import Data, draw_members, offsets
-from ntkgp.experiments import results, toy
+from ntkgp.experiments import results
+from ntkgp.experiments.experiment import run
+from ntkgp.experiments.toy import run as toy
 
-CONFIG = replace(toy.PRESETS["paper"], repeats=1)
+CONFIG = replace(toy.TOY.presets["paper"], repeats=1)
 
 
 def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) -> float:
@@ -59,7 +61,7 @@ def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) 
 def seconds_of_fast_solver(method: str, repeats: int = 3) -> tuple[float, float, np.ndarray]:
     """All members, from data to trained ensemble: first with compilation, then the best without."""
     x, y, _ = toy.make_data(CONFIG)
-    trainer = toy.make_trainer(toy.PRESETS["laptop"], method)
+    trainer = toy.make_trainer(toy.TOY.presets["laptop"], method)
     assert isinstance(trainer, GaussNewton)
     times = []
     for _ in range(repeats):
@@ -87,7 +89,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/bench/toy_solver.json"))
     arguments = parser.parse_args()
     methods = arguments.methods.split(",")
-    path = toy.run(replace(CONFIG, methods=tuple(methods)), arguments.gd_results)
+    path = run(toy.TOY, replace(CONFIG, methods=tuple(methods)), arguments.gd_results)
     descents = {run["method"]: run for run in results.load(path)["runs"] if run["seed"] == 0}
     rows = {}
     for method in methods:

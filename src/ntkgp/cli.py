@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from textwrap import indent, wrap
 from typing import Any
 
 import jax
@@ -212,7 +213,11 @@ def _write_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -
     for part in parts:
         print("\n".join([f"== {part.title} ({part.source})", "", *part.section.lines()]))
         for stem, shows in part.figures(out):
-            print(f"figure: {stem}.png and .svg\n        {shows}")
+            print(
+                f"figure: {stem}.png and .svg",
+                indent("\n".join(wrap(shows, 92)), " " * 8),
+                sep="\n",
+            )
         print()
     print("\n".join([*(f"skipped: {why}" for why in skipped), *notes, f"page: {page}"]))
 

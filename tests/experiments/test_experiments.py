@@ -18,7 +18,7 @@ from ntkgp.data import Dataset, Fold, Split
 from ntkgp.ensembles.methods import COMPARED
 from ntkgp.ensembles.trainers import RandomCropsAndFlips
 from ntkgp.experiments import experiment as experiments
-from ntkgp.experiments import results
+from ntkgp.experiments import laws, results, uci, widths
 from ntkgp.experiments.catalogue import EXPERIMENTS
 from ntkgp.experiments.costs import report as costs_report
 from ntkgp.experiments.costs.run import CostsConfig
@@ -29,11 +29,8 @@ from ntkgp.experiments.images import cifar, mnist
 from ntkgp.experiments.images import run as images
 from ntkgp.experiments.images.claims import OF_CIFAR, OF_MNIST
 from ntkgp.experiments.images.digits import DigitsConfig, load_digits
-from ntkgp.experiments.laws import run as laws
 from ntkgp.experiments.toy import claims as toy_claims
 from ntkgp.experiments.toy.closeness import Closeness
-from ntkgp.experiments.uci import run as uci
-from ntkgp.experiments.widths import report as widths_report
 from ntkgp.report import claims
 from ntkgp.report.intervals import difference, interval
 from ntkgp.report.page import Part, write_page
@@ -788,9 +785,9 @@ def test_the_claim_about_widths_follows_from_the_errors(wide, verdict):
             512: [Closeness(wide + 0.05 * i, 1.0, 1.0) for i in range(3)],
         }
     }
-    (claim,) = widths_report.claims(measured)
+    (claim,) = widths.claims(measured)
     assert claim.verdict == verdict
-    assert widths_report.claims({"ntkgp-param": {64: measured["ntkgp-param"][64]}}) == []
+    assert widths.claims({"ntkgp-param": {64: measured["ntkgp-param"][64]}}) == []
 
 
 def test_reports_take_the_records_of_the_last_configuration_alone():

@@ -6,10 +6,10 @@ from ntkgp.experiments.flights.run import FLIGHTS
 from ntkgp.experiments.images.cifar import CIFAR
 from ntkgp.experiments.images.digits import DIGITS
 from ntkgp.experiments.images.mnist import MNIST
-from ntkgp.experiments.laws.run import LAWS
+from ntkgp.experiments.laws import LAWS
 from ntkgp.experiments.toy.run import TOY
-from ntkgp.experiments.uci.run import UCI
-from ntkgp.experiments.widths.run import WIDTHS
+from ntkgp.experiments.uci import UCI
+from ntkgp.experiments.widths import WIDTHS
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment

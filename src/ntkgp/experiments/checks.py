@@ -11,7 +11,7 @@ from ntkgp.ensembles.methods import METHODS
 def check(config: Any, *, may_be_zero: Collection[str] = ()) -> None:
     """Refuse unknown methods, and numbers that are not finite or not above 0.
 
-    >>> from ntkgp.experiments.widths.run import WidthsConfig
+    >>> from ntkgp.experiments.widths import WidthsConfig
     >>> WidthsConfig(repeats=0)
     Traceback (most recent call last):
     ValueError: repeats must be above 0; got 0.

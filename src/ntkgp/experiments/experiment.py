@@ -7,17 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ntkgp.experiments.results import (
-    Mark,
-    Record,
-    Results,
-    found,
-    load,
-    machine,
-    save,
-    versions,
-    wanted,
-)
+from ntkgp.experiments import results as files
+from ntkgp.experiments.results import Mark, Record, Results
 from ntkgp.report.page import Part
 from ntkgp.report.section import Section
 
@@ -91,19 +82,19 @@ def run(
     results = _begun(experiment, config, path)
     given = Given(results, experiment.load(config), progress, say)
     marks = results["marks"] = list(experiment.marks(config, given.data))
-    save(path, results)  # tells now, not after the first run, whether this can be written
+    files.save(path, results)  # tells now, not after the first run, whether this can be written
     for number, mark in enumerate(marks, start=1):
-        if found(results["runs"], mark):
+        if files.found(results["runs"], mark):
             continue
         started = time.perf_counter()
         record = experiment.record(config, mark, given)
         if record is None:
             continue
         seconds = round(time.perf_counter() - started, 2)
-        made_by = {"versions": versions(), "machine": machine()}
+        made_by = {"versions": files.versions(), "machine": files.machine()}
         other = {name: value for name, value in made_by.items() if results.get(name) != value}
         results["runs"].append(mark | record | {"seconds": seconds} | other)
-        save(path, results)
+        files.save(path, results)
         words = ", ".join(f"{name} {value}" for name, value in mark.items())
         say(f"{number}/{len(marks)}  {words}: {seconds:.1f} s")
     return path
@@ -113,7 +104,7 @@ def _begun(experiment: Experiment, config: Any, path: Path) -> Results:
     """The results of an earlier command with the same configuration, or new ones with no runs."""
     as_json = _as_json(config)
     if path.exists():
-        earlier = load(path)
+        earlier = files.load(path)
         fixed = [name for name in as_json if name not in experiment.may_grow]
         if earlier["experiment"] != experiment.name or any(
             earlier["config"].get(name) != as_json[name] for name in fixed
@@ -128,8 +119,8 @@ def _begun(experiment: Experiment, config: Any, path: Path) -> Results:
     return {
         "experiment": experiment.name,
         "config": as_json,
-        "versions": versions(),
-        "machine": machine(),
+        "versions": files.versions(),
+        "machine": files.machine(),
         **json.loads(json.dumps(contents)),
         "runs": [],
     }
@@ -147,7 +138,7 @@ def check_contents(experiment: Experiment, results: Results, path: Path) -> None
 
 def report(experiment: Experiment, path: Path) -> Part:
     """Draw a results file for a page. Writes nothing."""
-    results = wanted(load(path))
+    results = files.wanted(files.load(path))
     check_contents(experiment, results, path)
     try:
         section = experiment.report(results)

@@ -23,7 +23,7 @@ def read(
     bad: list[str] = []
     for path in paths:
         folder = path.is_dir()
-        for file in _ordered(path, experiments) if folder else [path]:
+        for file in filter(_may_be_json, sorted(path.iterdir())) if folder else [path]:
             try:
                 parts.setdefault(file.resolve(), _part(file, experiments))
             except (ValueError, OSError) as error:
@@ -33,20 +33,9 @@ def read(
     if not parts:
         places = ", ".join(map(str, paths))
         raise FileNotFoundError(" ".join([f"{places} has no results file in it.", *skipped]))
-    return list(_apart(parts)), skipped
-
-
-def _ordered(folder: Path, experiments: Mapping[str, Experiment]) -> list[Path]:
-    """JSON files of a folder, those of experiments in the order of the table."""
-    order = list(experiments)
-
-    def place(path: Path) -> tuple[int, Path]:
-        try:
-            return order.index(load(path)["experiment"]), path
-        except (ValueError, OSError):
-            return len(order), path
-
-    return sorted(filter(_may_be_json, folder.iterdir()), key=place)
+    titles = [experiment.title for experiment in experiments.values()]
+    in_order = sorted(parts.items(), key=lambda item: titles.index(item[1].title))
+    return list(_apart(dict(in_order))), skipped
 
 
 def _may_be_json(path: Path) -> bool:

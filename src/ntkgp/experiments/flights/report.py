@@ -1,5 +1,7 @@
 """Figure 2: NLL against the test window, and error against precision."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ntkgp.experiments.compared import NTKGP, failures, methods_of, runs_of
@@ -13,6 +15,8 @@ from ntkgp.report.tables import table
 
 FEWEST = 0.001
 """Share of the rows on which an error still says something."""
+Score = Callable[[Record], float]
+"""Of one ensemble."""
 
 
 def report(results: Results) -> Section:
@@ -84,73 +88,75 @@ def minutes_above(run: Record) -> list[float | None]:
 def claims(results: Results) -> list[Claim]:
     if not all(runs_of(results, name) for name in ("deep-ensemble", *NTKGP)):
         return []
-    made = [unshifted(results), graceful(results), later(results), precise(results)]
-    return [*made, magnified(results)]
+    makers = (unshifted, graceful, later, precise, magnified)
+    return [make(results) for make in makers]
 
 
-def in_window(results: Results, method: str, window: int) -> Scores:
-    """NLL in one window, by repeat."""
-    return {run["repeat"]: run["windows"][window]["nll"] for run in runs_of(results, method)}
+def by_repeat(results: Results, method: str, score: Score) -> Scores:
+    return {run["repeat"]: score(run) for run in runs_of(results, method)}
+
+
+def less_deep_ensembles(results: Results, score: Score) -> dict[str, Interval]:
+    """The score of each NTKGP method less that of deep ensembles."""
+    theirs = by_repeat(results, "deep-ensemble", score)
+    return {name: difference(by_repeat(results, name, score), theirs) for name in NTKGP}
+
+
+def nll_in(window: int) -> Score:
+    return lambda run: run["windows"][window]["nll"]
+
+
+def rise(run: Record) -> float:
+    """NLL of the worst later window less that of the first one."""
+    first, *others = (window["nll"] for window in run["windows"])
+    return max(others) - first
+
+
+def error_above(threshold: int) -> Score:
+    """In standard deviations of the delay, above one precision; NaN where no row is left."""
+    return lambda run: np.array(run["curve_errors"], float)[threshold].item()
 
 
 def unshifted(results: Results) -> Claim:
-    theirs = in_window(results, "deep-ensemble", 0)
-    gaps = {name: difference(in_window(results, name, 0), theirs) for name in NTKGP}
+    gaps = less_deep_ensembles(results, nll_in(0))
     return Claim(
         "Figure 2, left",
         "with little shift NTKGP is slightly worse than deep ensembles (verdict: higher NLL in the "
         "first window)",
         f"NLL less that of deep ensembles: {by_method(gaps, 3)}",
-        all_of(*(above(gap) for gap in gaps.values())),
+        all_of(*map(above, gaps.values())),
     )
 
 
 def later(results: Results) -> Claim:
     windows = range(1, len(results["config"]["window_starts"]))
-    gaps = {
-        name: [
-            difference(in_window(results, name, i), in_window(results, "deep-ensemble", i))
-            for i in windows
-        ]
-        for name in NTKGP
-    }
+    gaps = [less_deep_ensembles(results, nll_in(window)) for window in windows]
     values = "; ".join(
-        f"{look(name).title} {', '.join(gap.shown(3) for gap in own)}" for name, own in gaps.items()
+        f"{look(name).title} {', '.join(own[name].shown(3) for own in gaps)}" for name in NTKGP
     )
     return Claim(
         "Figure 2, left",
         "NTKGP is better than deep ensembles at the later windows (verdict: lower NLL in each)",
         f"NLL less that of deep ensembles, window by window: {values}",
-        all_of(*(below(gap) for own in gaps.values() for gap in own)),
+        all_of(*(below(gap) for own in gaps for gap in own.values())),
     )
 
 
 def graceful(results: Results) -> Claim:
-    """The worst later window less the first one."""
-
-    def rise(method: str) -> Scores:
-        nlls = {
-            run["repeat"]: [window["nll"] for window in run["windows"]]
-            for run in runs_of(results, method)
-        }
-        return {repeat: max(own[1:]) - own[0] for repeat, own in nlls.items()}
-
-    gaps = {name: difference(rise(name), rise("deep-ensemble")) for name in NTKGP}
-    values = {name: interval(rise(name).values()) for name in ("deep-ensemble", *NTKGP)}
+    methods = ("deep-ensemble", *NTKGP)
+    rises = {name: interval(by_repeat(results, name, rise).values()) for name in methods}
     return Claim(
         "Figure 2, left",
         "NTKGP fails more gracefully: its NLL rises less from the first window to the worst",
-        f"rise of the NLL: {by_method(values, 3)}",
-        all_of(*(below(gap) for gap in gaps.values())),
+        f"rise of the NLL: {by_method(rises, 3)}",
+        all_of(*map(below, less_deep_ensembles(results, rise).values())),
     )
 
 
 def usable_thresholds(results: Results) -> list[int]:
     """Those that tell rows apart, and above which every method has one row in a thousand."""
-    fractions = [_curves(results, name, "curve_fractions") for name in methods_of(results)]
-    kept = np.array([run for own in fractions for run in own.values()])
-    told_apart = (kept.min(axis=0) >= FEWEST) & (kept.min(axis=0) < 1)
-    return np.flatnonzero(told_apart).tolist()
+    kept = np.array([run["curve_fractions"] for run in results["runs"]]).min(axis=0)
+    return np.flatnonzero((kept >= FEWEST) & (kept < 1)).tolist()
 
 
 def precise(results: Results) -> Claim:
@@ -158,55 +164,37 @@ def precise(results: Results) -> Claim:
 
     Each of the comparisons is made at a level that leaves 95 % for all of them together.
     """
-    names = methods_of(results)
-    errors = {name: _curves(results, name, "curve_errors") for name in names}
-    pairs = [(a, b) for a in NTKGP for b in names if b not in NTKGP]
+    pairs = [(a, b) for a in NTKGP for b in methods_of(results) if b not in NTKGP]
     usable = usable_thresholds(results)
     level = 1 - 0.05 / max(1, len(usable) * len(pairs))
-    gaps = {(a, b): [_at(errors[a], errors[b], i, level) for i in usable] for a, b in pairs}
+
+    def gap(one: str, other: str, threshold: int) -> Interval:
+        score = error_above(threshold)
+        return difference(by_repeat(results, one, score), by_repeat(results, other, score), level)
+
+    gaps = {(a, b): [gap(a, b, threshold) for threshold in usable] for a, b in pairs}
     values = ", ".join(
-        f"{look(a).title} against {look(b).title} at {sum(gap.mean < 0 for gap in own)}, beyond chance at "
-        f"{[below(gap) for gap in own].count('holds')}"
+        f"{look(a).title} against {look(b).title} at {sum(one.mean < 0 for one in own)}, beyond chance at "
+        f"{[below(one) for one in own].count('holds')}"
         for (a, b), own in gaps.items()
     )
     return Claim(
         "Figure 2, right",
         "NTKGP has lower error than every other method at all precision thresholds",
         f"mean error lower, of {len(usable)} thresholds: {values}",
-        all_of(*(below(gap) for own in gaps.values() for gap in own)),
+        all_of(*(below(one) for own in gaps.values() for one in own)),
     )
 
 
 def magnified(results: Results) -> Claim:
     """How much more NTKGP gains at the highest usable threshold than at the lowest."""
     usable = usable_thresholds(results) or [0]
-    theirs = _curves(results, "deep-ensemble", "curve_errors")
-
-    def gain(method: str, i: int) -> Scores:
-        ours = _curves(results, method, "curve_errors")
-        return {
-            repeat: theirs[repeat][i] - ours[repeat][i] for repeat in ours.keys() & theirs.keys()
-        }
-
-    gaps = {name: difference(gain(name, usable[-1]), gain(name, usable[0])) for name in NTKGP}
+    lowest, highest = error_above(usable[0]), error_above(usable[-1])
+    gaps = less_deep_ensembles(results, lambda run: lowest(run) - highest(run))
     return Claim(
         "Figure 2, right",
         "the contrast is magnified for more confident predictions (verdict: error of deep ensembles "
         "less that of NTKGP, larger at the highest precision threshold than at the lowest)",
         f"grows by, in standard deviations of the delay: {by_method(gaps, 3)}",
-        all_of(*(above(gap) for gap in gaps.values())),
+        all_of(*map(above, gaps.values())),
     )
-
-
-def _curves(results: Results, method: str, field: str) -> dict[int, list[float]]:
-    return {
-        run["repeat"]: [float("nan") if v is None else v for v in run[field]]
-        for run in runs_of(results, method)
-    }
-
-
-def _at(
-    first: dict[int, list[float]], second: dict[int, list[float]], i: int, level: float
-) -> Interval:
-    one, other = ({r: curve[i] for r, curve in curves.items()} for curves in (first, second))
-    return difference(one, other, level)

@@ -1,13 +1,15 @@
 """CIFAR-10 against SVHN (Figures 5, 6 and 8, Appendix I.4): Myrtle networks."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ntkgp.data import load
 from ntkgp.ensembles.trainers import Descent, RandomCropsAndFlips, Trainer
 from ntkgp.experiments.checks import check_known
 from ntkgp.experiments.images.claims import OF_CIFAR
-from ntkgp.experiments.images.run import CLASSES, ImagesConfig, Stored, experiment_on_images
+from ntkgp.experiments.images.report import report
+from ntkgp.experiments.images.run import CLASSES, OF_IMAGES, ImagesConfig, Stored, on_images
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.ready_made import myrtle
 
@@ -83,7 +85,7 @@ def load_cifar(config: CifarConfig) -> Stored:
     return things.train, things.test, numbers.test.x
 
 
-CIFAR = experiment_on_images(
+CIFAR = on_images(
     "cifar",
     "Figures 5, 6 and 8: CIFAR-10 against SVHN",
     {
@@ -107,10 +109,10 @@ CIFAR = experiment_on_images(
         "paper": CifarConfig(w_var_grid=(1.5, 2.0, 2.5), kappa2_grid=(0.5, 1.0, 1.5)),
     },
     load=load_cifar,
-    sets=("CIFAR-10", "SVHN"),
-    claims=OF_CIFAR,
+    report=partial(report, sets=("CIFAR-10", "SVHN"), makers=OF_CIFAR),
     needs=("cifar10", "svhn"),
     readings=(
+        *OF_IMAGES,
         "Images are standardised by one mean and one deviation of all training pixels.",
         "ζ₀ is a mean over 16 draws and 256 training images.",
         "One κ for all methods is √(C mean Θ), the base value for NTKGP-param; Appendix H prints "

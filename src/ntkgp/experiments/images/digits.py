@@ -1,13 +1,15 @@
 """scikit-learn's digits against letters: the MNIST experiment in small, which needs no data set."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ntkgp.data import load
 from ntkgp.experiments.images.claims import OF_MNIST, elsewhere
 from ntkgp.experiments.images.mnist import EACH_IMAGE, MnistConfig
-from ntkgp.experiments.images.run import Stored, experiment_on_images
+from ntkgp.experiments.images.report import report
+from ntkgp.experiments.images.run import OF_IMAGES, Stored, on_images
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ def load_digits(config: DigitsConfig) -> Stored:
     return digits.take(train), digits.take(test), load("letters").all.x
 
 
-DIGITS = experiment_on_images(
+DIGITS = on_images(
     "digits",
     "Digits against letters: Figures 3 and 4 in small",
     {
@@ -35,7 +37,6 @@ DIGITS = experiment_on_images(
         "paper": DigitsConfig(w_var_grid=(1.5, 2.0, 2.5), kappa2_grid=(0.5, 1.0, 1.5)),
     },
     load=load_digits,
-    sets=("digits", "letters"),
-    claims=elsewhere("MNIST", OF_MNIST),
-    readings=(EACH_IMAGE,),
+    report=partial(report, sets=("digits", "letters"), makers=elsewhere("MNIST", OF_MNIST)),
+    readings=(*OF_IMAGES, EACH_IMAGE),
 )

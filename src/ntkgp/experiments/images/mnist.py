@@ -1,6 +1,7 @@
 """MNIST against NotMNIST (Figures 3 and 4, Appendix I.3), the exact NTKGP beside the ensembles."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -8,7 +9,8 @@ from numpy.typing import NDArray
 from ntkgp.data import Split, load
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.experiments.images.claims import OF_MNIST
-from ntkgp.experiments.images.run import CLASSES, ImagesConfig, Stored, experiment_on_images
+from ntkgp.experiments.images.report import report
+from ntkgp.experiments.images.run import CLASSES, OF_IMAGES, ImagesConfig, Stored, on_images
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.layers import Relu
 from ntkgp.networks.ready_made import mlp
@@ -54,7 +56,7 @@ EACH_IMAGE = (
     '"Mean 0 and standard deviation 1 across flattened pixels" is read as each image by its own '
     "pixels."
 )
-MNIST = experiment_on_images(
+MNIST = on_images(
     "mnist",
     "Figures 3 and 4: MNIST against NotMNIST",
     {
@@ -62,10 +64,10 @@ MNIST = experiment_on_images(
         "paper": MnistConfig(w_var_grid=(1.5, 2.0, 2.5), kappa2_grid=(0.5, 1.0, 1.5)),
     },
     load=load_mnist,
-    sets=("MNIST", "NotMNIST"),
-    claims=OF_MNIST,
+    report=partial(report, sets=("MNIST", "NotMNIST"), makers=OF_MNIST),
     needs=("mnist", "notmnist"),
     readings=(
+        *OF_IMAGES,
         EACH_IMAGE,
         "The exact law predicts all test images, where the paper took half; there are 10,000 "
         "NotMNIST images here, and the ratio of the two sets enters every error above a confidence.",

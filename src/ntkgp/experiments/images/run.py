@@ -3,7 +3,7 @@
 import itertools
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -19,9 +19,7 @@ from ntkgp.ensembles.trainers import Trainer
 from ntkgp.experiments.checks import check, check_known
 from ntkgp.experiments.compared import takes_weight_decay
 from ntkgp.experiments.experiment import Experiment, Given
-from ntkgp.experiments.images.claims import MakeClaim
 from ntkgp.experiments.images.pipeline import calibrated, ensemble_scale, law_scale
-from ntkgp.experiments.images.report import report
 from ntkgp.experiments.results import Mark, Record, Results, found, rounded
 from ntkgp.kernels.matrices import ntk
 from ntkgp.kernels.solvers import Cholesky, Solver
@@ -329,31 +327,14 @@ def scores(
     }
 
 
-def experiment_on_images(
-    name: str,
-    title: str,
-    presets: Mapping[str, ImagesConfig],
-    *,
-    load: Callable[[Any], Stored],
-    sets: tuple[str, str],
-    claims: tuple[MakeClaim, ...],
-    needs: tuple[str, ...] = (),
-    readings: tuple[str, ...] = (),
-) -> Experiment:
-    """With its two sets as people call them, and what the paper claims about them."""
-    return Experiment(
-        name,
-        title,
-        presets,
-        marks=marks,
-        record=record,
-        report=partial(report, sets=sets, makers=claims),
-        contents={
-            "confidence_thresholds": lambda config: rounded(np.arange(101) / 100),
-            "entropy_edges": lambda config: rounded(np.linspace(0, np.log(CLASSES), 41)),
-        },
-        may_grow=("methods", "repeats", "analytic"),
-        needs=needs,
-        load=load,
-        readings=(*OF_IMAGES, *readings),
-    )
+on_images = partial(
+    Experiment,
+    marks=marks,
+    record=record,
+    contents={
+        "confidence_thresholds": lambda config: rounded(np.arange(101) / 100),
+        "entropy_edges": lambda config: rounded(np.linspace(0, np.log(CLASSES), 41)),
+    },
+    may_grow=("methods", "repeats", "analytic"),
+)
+"""An experiment on images, when given its name, title, presets, data and report."""

@@ -1,5 +1,6 @@
 """Figures 1 and 7, and the table of closeness to the laws."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +19,12 @@ from ntkgp.report.tables import table
 
 if TYPE_CHECKING:
     import matplotlib.axes
+    import matplotlib.figure
 
 SIZES = (2, 5, 10, 20)
 """Members of the ensembles that Figure 7 draws."""
+Moments = tuple[NDArray[Any], NDArray[Any]]
+"""Mean and standard deviation over the grid."""
 
 
 def report(results: Results) -> Section:
@@ -67,20 +71,11 @@ def noise_free(results: Results) -> list[str]:
 def figure_1(results: Results) -> Drawing:
     """The analytic NTKGP in every panel, against NNGP and three ensembles."""
     nngp = results["laws"]["nngp"]
-    panels = [("Analytic NNGP", np.array(nngp["mean"]), np.array(nngp["std"]))]
+    panels = {"Analytic NNGP": (np.array(nngp["mean"]), np.array(nngp["std"]))}
     for method in drawn_methods(results):
-        outputs = _outputs(results, method)
-        panels.append((look(method).title, outputs.mean(axis=0), outputs.std(axis=0)))
-    inches = (3.25 * len(panels), 3.2)
-    figure, axes = subplots(1, len(panels), inches, sharex=True, sharey=True)
-    for axis, (title, mean, std) in zip(axes[0], panels, strict=True):
-        _panel(axis, results, mean, std)
-        axis.set_title(title)
-        axis.set_xlabel("x")
-    axes[0, 0].set_ylabel("y")
-    _legend(axes[0, -1])
+        panels[look(method).title] = _moments(results, method)
     return Drawing(
-        figure,
+        _panels(results, {"y": panels}, (3.25, 3.2)),
         "Orange in every panel: the exact NTKGP posterior. Blue: what the title says. Compare how wide "
         "the two bands are away from the data: NTKGP-param is to be as unsure as the posterior, the "
         "others are surer than they should be.",
@@ -89,28 +84,45 @@ def figure_1(results: Results) -> Drawing:
 
 def ensemble_sizes(results: Results) -> list[Drawing]:
     """The first members of each ensemble alone, against the analytic NTKGP."""
-    drawn = drawn_methods(results)
-    if not drawn:
-        return []
     sizes = [size for size in SIZES if size <= results["config"]["members"]]
-    inches = (3.2 * len(sizes), 2.7 * len(drawn))
-    figure, axes = subplots(len(drawn), len(sizes), inches, sharex=True, sharey=True)
-    for row, method in zip(axes, drawn, strict=True):
-        row[0].set_ylabel(look(method).title)
-        for axis, size in zip(row, sizes, strict=True):
-            outputs = _outputs(results, method)[:size]
-            _panel(axis, results, outputs.mean(axis=0), outputs.std(axis=0))
-    for axis, size in zip(axes[0], sizes, strict=True):
-        axis.set_title(f"K = {size}")
-    for axis in axes[-1]:
-        axis.set_xlabel("x")
-    _legend(axes[0, -1])
+    rows = {
+        look(method).title: {f"K = {size}": _moments(results, method, size) for size in sizes}
+        for method in drawn_methods(results)
+    }
+    if not rows:
+        return []
+    figure = _panels(results, rows, (3.2, 2.7))
     return [Drawing(figure, "The first K members of each ensemble alone.", "-sizes")]
 
 
-def _outputs(results: Results, method: str) -> NDArray[Any]:
-    """Members of the first ensemble of a method, (k, grid)."""
-    return np.array(runs_of(results, method)[0]["outputs"])
+def _moments(results: Results, method: str, size: int | None = None) -> Moments:
+    """Of the first members of the first ensemble of a method, over the grid."""
+    outputs = np.array(runs_of(results, method)[0]["outputs"])[:size]
+    return outputs.mean(axis=0), outputs.std(axis=0)
+
+
+def _panels(
+    results: Results, rows: Mapping[str, Mapping[str, Moments]], inches: tuple[float, float]
+) -> "matplotlib.figure.Figure":
+    """A row for each label, in it a panel for each title."""
+    n, m = len(rows), len(next(iter(rows.values())))
+    figure, axes = subplots(n, m, (inches[0] * m, inches[1] * n), sharex=True, sharey=True)
+    for line, (label, panels) in zip(axes, rows.items(), strict=True):
+        line[0].set_ylabel(label)
+        for axis, (title, moments) in zip(line, panels.items(), strict=True):
+            _panel(axis, results, *moments)
+            if axis in axes[0]:
+                axis.set_title(title)
+    for axis in axes[-1]:
+        axis.set_xlabel("x")
+    axes[0, -1].legend(
+        title="bands: 95 % intervals, noise included",
+        fontsize=7,
+        title_fontsize=7,
+        loc="upper center",
+        ncols=2,
+    )
+    return figure
 
 
 def _panel(
@@ -135,8 +147,3 @@ def _panel(
         results["x"], results["y"], "o", color=GREEN, ms=4, mec="black", mew=0.4, label="data"
     )
     axis.set_ylim(-6.5, 8.5)
-
-
-def _legend(axis: "matplotlib.axes.Axes") -> None:
-    title = "bands: 95 % intervals, noise included"
-    axis.legend(fontsize=7, title=title, title_fontsize=7, loc="upper center", ncols=2)

@@ -1,1 +1,0 @@
-"""Table 1 and Proposition 2 in numbers."""

@@ -1,1 +1,0 @@
-"""Nine UCI regression sets."""

@@ -1,1 +1,0 @@
-"""The toy problem at growing width."""
