@@ -96,7 +96,7 @@ def figure(measured: Measured) -> Drawing:
             )
         axis.axhline(1, color="black", lw=0.8, ls=":")
         axis.set_xscale("log", base=2)
-        axis.set_xlabel("width")
+        axis.set(xlabel="width", ylim=(0, None))
         axis.set_title(TITLES[field], fontsize=10)
     axes[0, 0].legend(title="bars: 95 % confidence", fontsize=8, title_fontsize=8)
     return Drawing(
