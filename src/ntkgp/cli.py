@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from textwrap import indent, wrap
+from textwrap import wrap
 from typing import Any
 
 import jax
@@ -142,11 +142,10 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
             _say(f"{name} failed.")
         else:
             _say(f"{name}: {time.perf_counter() - started:.0f} s")
-    paths = [path for name in EXPERIMENTS if (path := out / f"{name}.json").exists()]
-    if paths:
-        _write_report(paths, out, notes)
-    else:
-        print("\n".join(notes))
+    try:
+        _write_report([out], out, notes)
+    except FileNotFoundError as error:  # nothing has run
+        print("\n".join([*notes, str(error)]))
     return 1 if failed else 0
 
 
@@ -213,11 +212,7 @@ def _write_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -
     for part in parts:
         print("\n".join([f"== {part.title} ({part.source})", "", *part.section.lines()]))
         for stem, shows in part.figures(out):
-            print(
-                f"figure: {stem}.png and .svg",
-                indent("\n".join(wrap(shows, 92)), " " * 8),
-                sep="\n",
-            )
+            print("\n        ".join([f"figure: {stem}.png and .svg", *wrap(shows, 92)]))
         print()
     print("\n".join([*(f"skipped: {why}" for why in skipped), *notes, f"page: {page}"]))
 

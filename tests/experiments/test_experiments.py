@@ -596,6 +596,19 @@ def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, mo
     assert "mnist was left out: mnist is not there: put it there. notmnist is not there" in printed
 
 
+def test_all_reports_what_it_can_beside_a_file_of_another_version(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ntkgp.cli, "run", lambda *arguments, **options: tmp_path)
+    monkeypatch.setattr(ntkgp.data, "get", lambda name: None)
+    kept = Path(__file__).parents[2] / "docs" / "results"
+    for name, lost in (("laws", "nothing"), ("digits", "entropy_edges")):
+        contents = results.load(kept / f"{name}.json")
+        contents.pop(lost, None)
+        results.save(tmp_path / f"{name}.json", contents)
+    assert main(["reproduce", "all", "--out", str(tmp_path)]) == 0
+    assert "digits.json lacks entropy_edges" in capsys.readouterr().out
+    assert EXPERIMENTS["laws"].title in (tmp_path / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -1,6 +1,7 @@
 """Which results files a report is of. All are read and drawn before anything is written."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
@@ -24,8 +25,10 @@ def read(
     for path in paths:
         folder = path.is_dir()
         for file in filter(_may_be_json, sorted(path.iterdir())) if folder else [path]:
+            if file.resolve() in parts:
+                continue
             try:
-                parts.setdefault(file.resolve(), _part(file, experiments))
+                parts[file.resolve()] = _part(file, experiments)
             except (ValueError, OSError) as error:
                 (skipped if folder else bad).append(str(error))
     if bad:
@@ -39,10 +42,12 @@ def read(
 
 
 def _may_be_json(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return path.suffix == ".json" or file.read(1) == b"{"
+    """By its name, or by its first character; a file that cannot be read is none."""
+    if path.suffix == ".json" or not path.is_file():
+        return path.is_file()
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(1) == b"{"
+    return False
 
 
 def _part(path: Path, experiments: Mapping[str, Experiment]) -> Part:
