@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer:
-#   make demo   installs and reproduces Figure 1
+#   make demo   installs and reproduces Figure 1, with verdicts
 #   make test   installs and runs the tests
 
 PYTHON ?= python3
@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test test-slow test-oldest check bench figures clean
 
 demo: $(VENV)/.report
-	$(BIN)/ntkgp reproduce toy --preset laptop --repeats 1 --out runs/demo
+	$(BIN)/ntkgp reproduce toy --preset demo --out runs/demo --quiet
 
 test: $(VENV)/.test check
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"

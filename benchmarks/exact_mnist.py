@@ -12,13 +12,16 @@ import json
 import sys
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from common import best_seconds, table
-from ntkgp.experiments import mnist, results
+from ntkgp.experiments import results
+from ntkgp.experiments.experiment import run
+from ntkgp.experiments.images.mnist import MNIST
 from ntkgp.kernels.panels import Panel
 from ntkgp.kernels.solvers import Cholesky, CholeskyInverse
 from ntkgp.kernels.training_kernel import TrainingKernel
@@ -59,18 +62,18 @@ def gemm_rate() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=mnist.MnistConfig().max_train)
+    parser.add_argument("--images", type=int, default=MNIST.presets["laptop"].max_train)
     parser.add_argument("--standardise", choices=("each", "all"), default="each")
     parser.add_argument("--out", type=Path, default=Path("runs/exact-mnist"))
     options = parser.parse_args()
     config = replace(
-        mnist.PRESETS["laptop"],
+        MNIST.presets["laptop"],
         methods=(),
         max_train=options.images,
         standardise=options.standardise,
     )
     solver = TimedCholesky()
-    path = mnist.run(config, options.out, solver=solver)
+    path = run(replace(MNIST, record=partial(MNIST.record, solver=solver)), config, options.out)
     law = next((run for run in results.load(path)["runs"] if run["kind"] == "law"), None)
     if law is None or not solver.stages:
         sys.exit(f"nothing was measured: see above, or take another --out than {options.out}.")

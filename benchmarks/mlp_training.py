@@ -5,6 +5,7 @@ member after another, with its fused Adam; and by hand as one network of batched
 all threads. Data are random numbers of the shapes of the real ones, which cost the same.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,7 +19,8 @@ import torch
 
 import ntkgp
 from common import best_seconds, main
-from ntkgp.experiments.costs import Epochs
+from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise
+from ntkgp.experiments.costs.epochs import epoch_of
 from ntkgp.networks.layers import Relu
 
 BATCH, LEARNING_RATE, NOISE_STD = 100, 1e-3, 0.1
@@ -53,7 +55,7 @@ CASES = (
 )
 
 
-def epochs(case: Case, n: int, method: str, plan: str) -> Epochs:
+def epochs(case: Case, n: int, method: str, plan: str) -> Callable[[], None]:
     net = ntkgp.mlp(
         case.inputs,
         case.heads * case.outputs,
@@ -61,14 +63,14 @@ def epochs(case: Case, n: int, method: str, plan: str) -> Epochs:
         depth=case.depth,
         activation=Relu(),
     )
-    return Epochs(
+    return epoch_of(
         net,
         method,
         n,
         members=case.members,
         batch_size=BATCH,
         plan=plan,
-        heteroscedastic=case.heteroscedastic,
+        noise=LearnedNoise() if case.heteroscedastic else ConstantNoise(),
     )
 
 

@@ -4,6 +4,7 @@ The peer trains one member after another, channels last, with all threads and it
 loss of ntkgp-param with δ computed beforehand. Ours is `Descent` by the plan that it chooses.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,16 +12,16 @@ from torch import nn
 
 import ntkgp
 from common import best_seconds, main
-from ntkgp.experiments.costs import Epochs
+from ntkgp.experiments.costs.epochs import epoch_of
 
 CHANNELS, BATCH, STEPS, LEARNING_RATE, NOISE_STD = 100, 32, 2, 1e-4, 0.1
 W_STD, B_STD = 2**0.5, 0.01
 CONVOLUTIONS = (3, 3, 3)
 
 
-def ours(members: int) -> Epochs:
+def ours(members: int) -> Callable[[], None]:
     net = ntkgp.myrtle((32, 32, 3), 10, channels=CHANNELS, w_std=W_STD, b_std=B_STD)
-    return Epochs(net, "ntkgp-param", STEPS * BATCH, members=members, batch_size=BATCH)
+    return epoch_of(net, "ntkgp-param", STEPS * BATCH, members=members, batch_size=BATCH)
 
 
 class MeanOverImage(nn.Module):

@@ -16,27 +16,32 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from ntkgp import METHODS, GaussNewton, fit
-from ntkgp.ensembles.member import Baselearner, TrainingSet
-from ntkgp.ensembles.training import Data, draw_members, offsets
-from ntkgp.experiments import results, toy
+from ntkgp.ensembles.member import Baselearner
+from ntkgp.ensembles.plans import choose_plan
+from ntkgp.ensembles.problem import Data, Problem, draw_members, training_set
+from ntkgp.ensembles.training import offsets
+from ntkgp.experiments import results
+from ntkgp.experiments.experiment import run
+from ntkgp.experiments.toy import run as toy
 
-CONFIG = replace(toy.PRESETS["paper"], repeats=1)
+CONFIG = replace(toy.TOY.presets["paper"], repeats=1)
 
 
 def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) -> float:
     """50,000 steps for each of 20 members, extrapolated from the best stretch of `steps`."""
     x, y, _ = toy.make_data(CONFIG)
     learner = Baselearner(toy.make_network(CONFIG), METHODS[method], CONFIG.noise_std)
-    shared = Data(jnp.float32(x), jnp.float32(y))
-    draws = draw_members(learner, 0, [0], shared)
+    problem = Problem(learner, Data.of(x, y))
+    draws = draw_members(learner, 0, [0], problem.data.y)
+    if learner.method.offset is not None:
+        plan = choose_plan(learner.net, 1)
+        draws = draws._replace(delta=offsets(learner, draws.member, problem.data.x, plan))
     draw = jax.tree.map(lambda leaf: leaf[0], draws)
-    delta = offsets(learner, draws.member, shared.x)
-    data = TrainingSet(*shared, draw.epsilon, None if delta is None else delta[0])
+    data = training_set(problem, draw, None)
     optimizer = optax.sgd(CONFIG.learning_rate)
 
     @jax.jit
@@ -59,7 +64,7 @@ def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) 
 def seconds_of_fast_solver(method: str, repeats: int = 3) -> tuple[float, float, np.ndarray]:
     """All members, from data to trained ensemble: first with compilation, then the best without."""
     x, y, _ = toy.make_data(CONFIG)
-    trainer = toy.make_trainer(toy.PRESETS["laptop"], method)
+    trainer = toy.make_trainer(toy.TOY.presets["laptop"], method)
     assert isinstance(trainer, GaussNewton)
     times = []
     for _ in range(repeats):
@@ -87,7 +92,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/bench/toy_solver.json"))
     arguments = parser.parse_args()
     methods = arguments.methods.split(",")
-    path = toy.run(replace(CONFIG, methods=tuple(methods)), arguments.gd_results)
+    path = run(toy.TOY, replace(CONFIG, methods=tuple(methods)), arguments.gd_results)
     descents = {run["method"]: run for run in results.load(path)["runs"] if run["seed"] == 0}
     rows = {}
     for method in methods:

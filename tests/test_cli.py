@@ -2,19 +2,22 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ntkgp.cli import main, override
-from ntkgp.experiments import results, toy
-from ntkgp.report.closeness import closeness
+from ntkgp.experiments import results
+from ntkgp.experiments.catalogue import EXPERIMENTS
+from ntkgp.experiments.experiment import run
+from ntkgp.experiments.toy import run as toy
+from ntkgp.experiments.toy.closeness import closeness
 
 SMALL = [
     "--set",
@@ -91,43 +94,12 @@ def test_a_report_is_of_the_last_command(small_run, tmp_path, capsys):
     assert "deep-ensemble" not in printed
 
 
-def test_results_of_two_runs_have_figures_of_their_own(small_run, tmp_path, capsys):
-    contents = results.load(small_run / "toy.json")
-    for name, seed in (("a", 0), ("b", 1)):
-        for run in contents["runs"]:
-            run["outputs"] = np.random.default_rng(seed).normal(size=(2, 121)).tolist()
-        results.save(tmp_path / f"{name}.json", contents)
-    assert main(["report", *(str(tmp_path / f"{name}.json") for name in "ab")]) == 0
-    assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
-    page = (tmp_path / "report.html").read_text()
-    pictures = re.findall(r"base64,([^\"]*)", page)
-    assert len(set(pictures)) == 4
-    for name in "ab":
-        assert f"Results file: {name}.json" in page
-
-
-@pytest.mark.parametrize("missing", ["laws", "grid"])
-def test_results_that_lack_something_get_a_clear_error(small_run, tmp_path, capsys, missing):
-    contents = results.load(small_run / "toy.json")
-    del contents[missing]
-    results.save(tmp_path / "toy.json", contents)
-    assert main(["report", str(tmp_path / "toy.json")]) == 2
-    error = capsys.readouterr().err
-    assert missing in error
-    assert "toy.json" in error
-
-
 def test_what_cannot_be_written_is_said_before_anything_is_computed(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["reproduce", "toy", "--out", str(tmp_path / "file")]) == 2
     captured = capsys.readouterr()
     assert "cannot write results into" in captured.err
     assert captured.out == ""
-
-
-def test_a_picture_is_no_results_file(small_run, capsys):
-    assert main(["report", str(small_run / "toy.png")]) == 2
-    assert "toy.png is not a results file" in capsys.readouterr().err
 
 
 def test_another_configuration_does_not_overwrite_results(small_run, capsys):
@@ -139,19 +111,6 @@ def test_report_draws_again_without_training(small_run, capsys, monkeypatch):
     monkeypatch.setattr(toy, "fit", None)
     assert main(["report", str(small_run / "toy.json")]) == 0
     assert "ntkgp-param" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("broken", ["", "{", "[]", "{}", '{"experiment": "unknown"}'])
-def test_what_is_no_results_file_gets_a_clear_error(tmp_path, capsys, broken):
-    path = tmp_path / "toy.json"
-    path.write_text(broken)
-    assert main(["report", str(path)]) == 2
-    assert str(path) in capsys.readouterr().err
-
-
-def test_a_missing_file_gets_a_clear_error(tmp_path, capsys):
-    assert main(["report", str(tmp_path / "none.json")]) == 2
-    assert "none.json" in capsys.readouterr().err
 
 
 def test_settings_are_read_as_their_fields_types():
@@ -234,8 +193,27 @@ def test_the_paper_s_solver_runs_all_methods(tmp_path):
     config = toy.ToyConfig(  # of the size above, so that part of what is compiled serves both
         solver="gradient-descent", width=8, members=2, gd_steps=10, max_steps=3, repeats=1
     )
-    path = toy.run(config, tmp_path, progress=False, say=lambda _: None)
+    path = run(EXPERIMENTS["toy"], config, tmp_path, progress=False, say=lambda _: None)
     assert len(results.load(path)["runs"]) == 6
+
+
+def test_the_demo_has_enough_repeats_for_verdicts_and_says_what_they_mean():
+    config = EXPERIMENTS["toy"].presets["demo"]
+    assert config == toy.ToyConfig(methods=("deep-ensemble", "rp-param", "ntkgp-param"))
+    assert config.repeats == 3
+    kept = Path(__file__).parents[1] / "docs" / "results" / "toy-laptop.json"
+    contents = results.load(kept)
+    marks = [{"method": method} for method in config.methods]  # the same ensembles
+    section = EXPERIMENTS["toy"].report(results.wanted(contents | {"marks": marks}))
+    assert [claim.verdict for claim in section.claims] == ["holds"] * 5
+    assert "Deep ensemble: its law has σ = 0" in section.text
+    assert "as unsure as the posterior" in section.drawings[0].shows
+
+
+def test_only_a_law_without_noise_is_explained_by_it(small_run):
+    contents = results.load(small_run / "toy.json")
+    few = results.wanted(contents | {"marks": [{"method": "ntkgp-param"}]})
+    assert "σ = 0" not in EXPERIMENTS["toy"].report(few).text
 
 
 def test_widths_run_and_report(tmp_path, capsys):

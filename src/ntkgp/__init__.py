@@ -1,5 +1,6 @@
 """Bayesian deep ensembles via the neural tangent kernel."""
 
+from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
@@ -52,14 +53,20 @@ from ntkgp.predictive import metrics as metrics
 from ntkgp.predictive.distributions import Mixture as Mixture
 from ntkgp.predictive.distributions import Normal as Normal
 
-_WITH_SCIKIT_LEARN = ("EnsembleRegressor", "EnsembleClassifier", "GPRegressor", "GPClassifier")
-_storable_when_imported("ntkgp.estimators", *_WITH_SCIKIT_LEARN)
+_WITH_SCIKIT_LEARN = {
+    "EnsembleRegressor": "ntkgp.estimators.ensemble_regressor",
+    "EnsembleClassifier": "ntkgp.estimators.ensemble_classifier",
+    "GPRegressor": "ntkgp.estimators.gp_regressor",
+    "GPClassifier": "ntkgp.estimators.gp_classifier",
+}
+_storable_when_imported(_WITH_SCIKIT_LEARN)
 
 __all__ = [
     "adapters",
     "Cholesky",
     "condition",
     "ConjugateGradients",
+    "ConstantNoise",
     "data",
     "Descent",
     "empirical_ntk",
@@ -78,6 +85,7 @@ __all__ = [
     "LAWS",
     "LayeredNetwork",
     "layers",
+    "LearnedNoise",
     "load",
     "MemberFailure",
     "Method",
@@ -88,14 +96,20 @@ __all__ = [
     "myrtle",
     "Network",
     "nngp",
+    "Noise",
     "Normal",
     "NotConverged",
     "NotEnoughMemory",
     "NotPositiveDefinite",
     "ntk",
+    "Offset",
+    "PriorNetwork",
+    "RandomCropsAndFlips",
     "Refined",
     "Solver",
     "storable",
+    "Tangent",
+    "Trainer",
     "TrainingKernel",
     "WrongNetwork",
 ]
@@ -104,9 +118,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """The estimators, imported when first asked for: scikit-learn takes half a second."""
     if name in _WITH_SCIKIT_LEARN:
-        from ntkgp import estimators
-
-        return getattr(estimators, name)
+        return getattr(import_module(_WITH_SCIKIT_LEARN[name]), name)
     raise AttributeError(f"module 'ntkgp' has no attribute {name!r}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import jax
@@ -15,11 +16,14 @@ import jax
 import ntkgp
 from ntkgp.core.memory import NotEnoughMemory
 from ntkgp.data import commands as data_commands
-from ntkgp.experiments import catalogue, results
+from ntkgp.experiments import reports
 from ntkgp.experiments.catalogue import EXPERIMENTS
+from ntkgp.experiments.experiment import run
+from ntkgp.report.page import write_page
 
 EXPECTED = (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory, FloatingPointError)
 """Errors that are about what the user gave, or has, and say so in words."""
+HEADING = "Bayesian Deep Ensembles via the Neural Tangent Kernel: what was reproduced"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
         "name", choices=[*EXPERIMENTS, "all"], metavar="NAME", help="an experiment below, or all"
     )
     reproduce.add_argument(
-        "--preset", default="laptop", choices=("laptop", "paper"), help="default: laptop"
+        "--preset",
+        default="laptop",
+        help="laptop (the default), paper, or another that the experiment has",
     )
     reproduce.add_argument(
         "--set",
@@ -77,10 +83,16 @@ def _parser() -> argparse.ArgumentParser:
         "report", help="draw figures, tables and a page of claims from results; trains nothing"
     )
     report.add_argument(
-        "runs", type=Path, nargs="+", help="results files, or directories with them, there or below"
+        "runs",
+        type=Path,
+        nargs="+",
+        help="results files, or directories: the results files in them, whatever their names",
     )
     report.add_argument(
-        "--out", type=Path, help="directory of the page (default: that of the first results)"
+        "--out",
+        type=Path,
+        help="directory of the page and the figures (default: the first one given, or that of the "
+        "first file)",
     )
     report.set_defaults(command=_report)
 
@@ -104,7 +116,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         return _reproduce_all(arguments, out)
     config = _configured(arguments.name, arguments, arguments.set)
     _get_data(arguments.name)
-    _print_report([_run(arguments.name, config, out, not arguments.quiet)], out)
+    _write_report([_run(arguments.name, config, out, not arguments.quiet)], out)
     return 0
 
 
@@ -130,8 +142,10 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
             _say(f"{name} failed.")
         else:
             _say(f"{name}: {time.perf_counter() - started:.0f} s")
-    paths = (out / f"{name}.json" for name in EXPERIMENTS)
-    _print_report([path for path in paths if path.exists()], out, notes)
+    try:
+        _write_report([out], out, notes)
+    except FileNotFoundError as error:  # nothing has run
+        print("\n".join([*notes, str(error)]))
     return 1 if failed else 0
 
 
@@ -149,7 +163,10 @@ def _get_data(name: str) -> None:
 
 def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str]) -> Any:
     """The preset with the user's changes."""
-    config = override(catalogue.module(name).PRESETS[arguments.preset], settings)
+    presets = EXPERIMENTS[name].presets
+    if arguments.preset not in presets:
+        raise ValueError(f"{name} has the presets {', '.join(presets)}; got {arguments.preset!r}.")
+    config = override(presets[arguments.preset], settings)
     if arguments.repeats is None:
         return config
     if "repeats" in {field.name for field in fields(config)}:
@@ -161,7 +178,7 @@ def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str
 
 def _run(name: str, config: Any, out: Path, progress: bool) -> Path:
     """Run one experiment; return its results file."""
-    path: Path = catalogue.module(name).run(config, out, progress=progress, say=_say)
+    path = run(EXPERIMENTS[name], config, out, progress=progress, say=_say)
     print(f"results: {path}\n")
     return path
 
@@ -184,55 +201,20 @@ def _by_experiment(settings: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    paths = [path for given in arguments.runs for path in _results_files(given)]
-    _print_report(paths, arguments.out or paths[0].parent)
+    first = arguments.runs[0]
+    _write_report(arguments.runs, arguments.out or (first if first.is_dir() else first.parent))
 
 
-def _results_files(given: Path) -> list[Path]:
-    """A file itself, or those of experiments in a directory and below."""
-    if not given.is_dir():
-        return [given]
-    found = [path for name in EXPERIMENTS for path in sorted(given.rglob(f"{name}.json"))]
-    if not found:
-        raise FileNotFoundError(f"{given} has no results file of an experiment in it.")
-    return found
-
-
-def _print_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -> None:
-    """Draw each experiment beside its results, print its tables, and write the page with the notes."""
-    parts = []
-    for path in paths:
-        contents = results.wanted(results.load(path))
-        name = contents["experiment"]
-        if name not in EXPERIMENTS:
-            raise ValueError(f"{path} is of an experiment unknown here: {name!r}.")
-        try:
-            from ntkgp.report.page import Part, write_page
-
-            reporter = catalogue.reporter(name)
-        except ModuleNotFoundError as error:
-            if error.name != "matplotlib":
-                raise
-            raise ModuleNotFoundError(
-                "figures need matplotlib: pip install 'ntkgp[report]', then run `ntkgp report "
-                f"{path}`. The results are safe."
-            ) from None
-        try:
-            section = reporter.report(contents, path.with_suffix(""))
-        except KeyError as error:
-            raise ValueError(
-                f"{path} lacks {error}: it was not written whole, or by another version of ntkgp. Run "
-                "the experiment again, into another directory."
-            ) from error
-        part = Part(path.name, contents, section)
-        print("\n".join([f"== {EXPERIMENTS[name].title}", "", *part.section.lines()]))
-        parts.append(part)
-    if parts:
-        out.mkdir(parents=True, exist_ok=True)
-        write_page(parts, out / "report.html", notes)
-        print(f"page: {out / 'report.html'}")
-    for note in notes:
-        print(note)
+def _write_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -> None:
+    """Write figures and a page into a folder, and print the tables, what is where and the notes."""
+    parts, skipped = reports.read(paths, EXPERIMENTS)
+    page = write_page(HEADING, parts, out, notes)
+    for part in parts:
+        print("\n".join([f"== {part.title} ({part.source})", "", *part.section.lines()]))
+        for stem, shows in part.figures(out):
+            print("\n        ".join([f"figure: {stem}.png and .svg", *wrap(shows, 92)]))
+        print()
+    print("\n".join([*(f"skipped: {why}" for why in skipped), *notes, f"page: {page}"]))
 
 
 def override(config: Any, settings: Sequence[str]) -> Any:

@@ -26,7 +26,8 @@ from ntkgp.cli import main
 from ntkgp.core.files import cache_dir
 from ntkgp.data import SETS, cache, load, load_letters, make_toy, notmnist, sets, uci
 from ntkgp.data.stored import BuiltIn, Download, Fact
-from ntkgp.experiments import results, toy
+from ntkgp.experiments import results
+from ntkgp.experiments.toy import run as toy
 
 STORED = [name for name, entry in SETS.items() if not isinstance(entry, BuiltIn)]
 DOWNLOADED = ["mnist", "notmnist", "cifar10", "svhn"]

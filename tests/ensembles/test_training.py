@@ -449,8 +449,8 @@ def test_training_continues_from_its_state():
     def run(state, first, n):
         return run_rounds(plan, shared, draws, state, (first, n))[0]
 
-    whole = run(training._start(plan, shared, draws), 0, 5)
-    half = run(training._start(plan, shared, draws), 0, 2)
+    whole = run(training.start(plan, shared, draws), 0, 5)
+    half = run(training.start(plan, shared, draws), 0, 2)
     half = jax.tree.map(jnp.asarray, jax.tree.map(np.asarray, half))
     resumed = run(half, 2, 3)
     jax.tree.map(

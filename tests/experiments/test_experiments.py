@@ -11,21 +11,44 @@ import pytest
 from scipy import stats
 
 import ntkgp
+import ntkgp.cli
 from ntkgp.cli import main
+from ntkgp.core import memory
 from ntkgp.data import Dataset, Fold, Split
 from ntkgp.ensembles.methods import COMPARED
 from ntkgp.ensembles.trainers import RandomCropsAndFlips
-from ntkgp.experiments import cifar, costs, digits, flights, images, laws, mnist, results, uci
-from ntkgp.experiments.catalogue import EXPERIMENTS, module, reporter
+from ntkgp.experiments import experiment as experiments
+from ntkgp.experiments import laws, results, uci, widths
+from ntkgp.experiments.catalogue import EXPERIMENTS
+from ntkgp.experiments.costs import report as costs_report
+from ntkgp.experiments.costs.run import CostsConfig
+from ntkgp.experiments.experiment import Given, report
+from ntkgp.experiments.flights import run as flights
+from ntkgp.experiments.flights.report import claims as flights_claims
+from ntkgp.experiments.images import cifar, mnist
+from ntkgp.experiments.images import run as images
+from ntkgp.experiments.images.claims import OF_CIFAR, OF_MNIST
+from ntkgp.experiments.images.digits import DigitsConfig, load_digits
+from ntkgp.experiments.toy import claims as toy_claims
+from ntkgp.experiments.toy.closeness import Closeness
 from ntkgp.report import claims
-from ntkgp.report.closeness import Closeness
+from ntkgp.report.intervals import difference, interval
+from ntkgp.report.page import Part, write_page
+from ntkgp.report.section import Section
 
 RNG = np.random.default_rng(0)
 
 
+def run_quietly(name, config, out):
+    """Run an experiment, and read its results file."""
+    path = experiments.run(EXPERIMENTS[name], config, out, progress=False, say=lambda _: None)
+    return results.load(path)
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_has_both_presets(name):
-    assert list(module(name).PRESETS) == ["laptop", "paper"]
+    assert {"laptop", "paper"} <= EXPERIMENTS[name].presets.keys()
+    assert EXPERIMENTS[name].name == name
 
 
 def test_the_guide_says_what_the_pages_say_of_the_paper():
@@ -95,30 +118,30 @@ def test_a_run_goes_on_where_it_was(digits_run, capsys):
 
 def test_report_takes_a_directory_and_trains_nothing(digits_run, capsys, monkeypatch):
     monkeypatch.setattr(images, "fit", None)
-    assert main(["report", str(digits_run.parent)]) == 0
+    assert main(["report", str(digits_run)]) == 0
     assert "Analytic NTKGP" in capsys.readouterr().out
 
 
 def test_tasks_are_standardised_and_do_not_overlap():
-    config = digits.DigitsConfig(max_train=300, standardise="all")
-    stored = config.load()
-    task = images.make_task(config, *stored, seed=1)
+    config = DigitsConfig(max_train=300, standardise="all")
+    stored = load_digits(config)
+    task = images.make_task(config, stored, seed=1)
     assert len(task.train.x) == 270
     assert len(task.validation.x) == 30
     np.testing.assert_allclose([task.train.x.mean(), task.train.x.std()], [0, 1], atol=1e-5)
     assert task.train.x.min() == pytest.approx(task.black)
     rows = {tuple(row) for row in task.train.x}
     assert not rows & {tuple(row) for row in task.validation.x}
-    each = images.make_task(replace(config, standardise="each"), *stored, seed=1)
+    each = images.make_task(replace(config, standardise="each"), stored, seed=1)
     np.testing.assert_allclose(each.outside.mean(axis=1), 0, atol=1e-5)
     np.testing.assert_allclose(each.outside.std(axis=1), 1, atol=1e-4)
-    other = images.make_task(config, *stored, seed=2)
+    other = images.make_task(config, stored, seed=2)
     assert not np.array_equal(task.train.y, other.train.y)
 
 
 def test_one_scale_for_all_is_that_of_ntkgp_param():
-    config = digits.DigitsConfig(max_train=60, epochs=1, width=8)
-    task = images.make_task(config, *config.load(), seed=0)
+    config = DigitsConfig(max_train=60, epochs=1, width=8)
+    task = images.make_task(config, load_digits(config), seed=0)
     arguments = ({"w_var": 2.0, "kappa2_multiple": 1.0}, range(1), 0, False)
     kappas = {
         (method, scale): images.trained(
@@ -134,7 +157,7 @@ def test_one_scale_for_all_is_that_of_ntkgp_param():
     assert kappas["ntkgp-param", "matched"] == pytest.approx((10 * theta.mean()) ** 0.5)
 
 
-TINY = digits.DigitsConfig(
+TINY = DigitsConfig(
     methods=("deep-ensemble",),
     members=1,
     repeats=1,
@@ -157,13 +180,14 @@ def test_the_best_of_the_grid_is_chosen():
         )
     ]
     better_elsewhere = runs[0] | {"method": "rp-fn", "validation_accuracy": 1.0}
-    choice = images.choice_record(config, mark, [*runs, better_elsewhere])
+    given = Given({"runs": [*runs, better_elsewhere]}, None, False, print)
+    choice = images.choice_record(config, mark, given)
     assert choice == {"w_var": 2.0, "kappa2_multiple": 0.5}
 
 
 def test_with_a_fixed_target_scale_nothing_is_tuned(tmp_path):
     config = replace(TINY, target_scales=images.SCALES, w_var_grid=(1.0, 1.5))
-    runs = results.load(digits.run(config, tmp_path, progress=False, say=lambda _: None))["runs"]
+    runs = run_quietly("digits", config, tmp_path)["runs"]
     tried = [(run["scale"], run["w_var"]) for run in runs if run["kind"] == "candidate"]
     assert tried == [("matched", 1.0), ("matched", 1.5)]
     (choice,) = [run for run in runs if run["kind"] == "choice" and run["scale"] == "fixed"]
@@ -183,13 +207,13 @@ def test_a_killed_search_of_the_grid_continues(tmp_path, monkeypatch):
     original = images.trained
     monkeypatch.setattr(images, "trained", killed_at_the_second)
     with pytest.raises(KeyboardInterrupt):
-        digits.run(config, tmp_path, progress=False, say=lambda _: None)
-    digits.run(config, tmp_path, progress=False, say=lambda _: None)
+        run_quietly("digits", config, tmp_path)
+    run_quietly("digits", config, tmp_path)
     assert [mark["w_var"] for _, _, mark, *_ in trained[:3]] == [1.0, 2.0, 2.0]
 
 
 def test_without_memory_for_the_law_the_ensembles_are_reported(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(ntkgp.memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
     tiny = ["members=1", "epochs=1", "width=8", "max_train=60", "methods=deep-ensemble"]
     settings = [word for setting in tiny for word in ("--set", setting)]
     assert main(["reproduce", "digits", "--out", str(tmp_path), "--repeats", "1", *settings]) == 0
@@ -209,7 +233,7 @@ def test_lost_members_are_reported(digits_run, tmp_path):
     run = next(run for run in contents["runs"] if run["kind"] == "ensemble")
     run["failed"] = [1]
     run["by_size"] = run["by_size"][:1]
-    text = reporter("digits").report(contents, tmp_path / "digits").text
+    text = EXPERIMENTS["digits"].report(contents).text
     assert "Deep ensemble, repeat 0: members 1 failed" in text
     row = next(line for line in text.splitlines() if line.startswith("Deep ensemble"))
     assert row.split()[2:4] == ["2", "1"]  # two repeats, of which one has one member
@@ -246,20 +270,20 @@ PAPER = {  # Appendix I, number by number
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_paper_s_presets_are_the_paper_s(name):
-    config = module(name).PRESETS["paper"]
+    config = EXPERIMENTS[name].presets["paper"]
     assert {field: getattr(config, field) for field in PAPER[name]} == PAPER[name]
 
 
 def test_the_laptop_s_flights_are_the_paper_s_but_for_windows_and_repeats():
-    config = flights.PRESETS["laptop"]
+    config = EXPERIMENTS["flights"].presets["laptop"]
     assert (
         replace(config, window_starts=PAPER["flights"]["window_starts"], repeats=10)
-        == (flights.PRESETS["paper"])
+        == (EXPERIMENTS["flights"].presets["paper"])
     )
 
 
 def test_mnist_has_the_paper_s_network_and_training():
-    config = mnist.PRESETS["paper"]
+    config = EXPERIMENTS["mnist"].presets["paper"]
     net = config.network(2.0)
     shapes = [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(net.init, jax.random.key(0)))]
     assert sorted(shapes) == sorted([(784, 200), (200,), (200, 200), (200,), (200, 10), (10,)])
@@ -274,10 +298,13 @@ def test_mnist_runs_on_images_of_its_size(tmp_path, monkeypatch):
 
     monkeypatch.setattr(mnist, "load", load)
     config = replace(
-        mnist.PRESETS["laptop"], methods=("deep-ensemble",), members=1, repeats=1, epochs=1
+        EXPERIMENTS["mnist"].presets["laptop"],
+        methods=("deep-ensemble",),
+        members=1,
+        repeats=1,
+        epochs=1,
     )
-    path = mnist.run(config, tmp_path, progress=False, say=lambda _: None)
-    law = results.load(path)["runs"][-1]
+    law = run_quietly("mnist", config, tmp_path)["runs"][-1]
     assert (law["kind"], law["training_images"]) == ("law", 54)
     assert law["residual"] < 1e-9
 
@@ -286,21 +313,21 @@ def test_mnist_runs_on_images_of_its_size(tmp_path, monkeypatch):
 
 
 def test_cifar_s_learning_rate_is_the_paper_s():
-    config = cifar.PRESETS["paper"]
+    config = EXPERIMENTS["cifar"].presets["paper"]
     schedule = config.schedule(45_000)  # 360 steps an epoch
     rates = [float(schedule(360 * epoch)) for epoch in (0, 2.5, 5, 79.99, 80, 99)]
     np.testing.assert_allclose(rates, [1e-4, 5.5e-4, 1e-3, 1e-3, 2e-4, 2e-4], rtol=1e-4)
 
 
 def test_cifar_s_training_is_the_paper_s_or_said_to_be_another():
-    trainer = cifar.PRESETS["paper"].trainer(45_000, black=-1.5)
+    trainer = EXPERIMENTS["cifar"].presets["paper"].trainer(45_000, black=-1.5)
     assert (trainer.epochs, trainer.batch_size) == (100, 125)
     assert trainer.augment == RandomCropsAndFlips(4, -1.5)
-    assert cifar.PRESETS["laptop"].trainer(9_000, black=-1.5).augment is None
+    assert EXPERIMENTS["cifar"].presets["laptop"].trainer(9_000, black=-1.5).augment is None
     with pytest.raises(ValueError, match="adam"):
-        replace(cifar.PRESETS["paper"], optimizer="lbfgs")
+        replace(EXPERIMENTS["cifar"].presets["paper"], optimizer="lbfgs")
     with pytest.raises(ValueError, match="padded with black"):
-        replace(cifar.PRESETS["paper"], standardise="each")
+        replace(EXPERIMENTS["cifar"].presets["paper"], standardise="each")
 
 
 def test_crops_and_flips_move_whole_images():
@@ -330,20 +357,21 @@ def test_cifar_ends_in_the_figures_of_both_target_scales(monkeypatch, tmp_path):
     """Small, but with the paper's optimiser, crops and flips."""
     monkeypatch.setattr(cifar, "load", fake_cifar)
     small = {"members": 1, "repeats": 1, "epochs": 1, "max_train": 30, "max_test": 12}
-    config = replace(cifar.PRESETS["laptop"], **small, depth=5, channels=2, crop_pad=4)
+    config = replace(
+        EXPERIMENTS["cifar"].presets["laptop"], **small, depth=5, channels=2, crop_pad=4
+    )
     config = replace(config, optimizer="sgd", methods=("ntkgp-fn",))
-    contents = results.load(cifar.run(config, tmp_path, progress=False, say=lambda _: None))
+    contents = run_quietly("cifar", config, tmp_path)
     ensembles = [run for run in contents["runs"] if run["kind"] == "ensemble"]
     assert [run["scale"] for run in ensembles] == ["matched", "fixed"]
     assert ensembles[0]["kappa"] > 1.2 * ensembles[1]["kappa"]  # 2Θ at the start, and Θ
-    section = reporter("cifar").report(contents, tmp_path / "cifar")
-    assert [stem.name for stem in section.figures] == [
-        "cifar",
-        "cifar-entropies",
-        "cifar-fixed-kappa",
-        "cifar-entropies-fixed-kappa",
+    section = EXPERIMENTS["cifar"].report(contents)
+    assert [drawing.name for drawing in section.drawings] == [
+        "",
+        "-entropies",
+        "-fixed-kappa",
+        "-entropies-fixed-kappa",
     ]
-    assert all(stem.with_suffix(".png").exists() for stem in section.figures)
 
 
 @pytest.mark.slow
@@ -351,11 +379,13 @@ def test_the_paper_s_cifar_network_takes_a_step(monkeypatch, tmp_path):
     """Channel width 100, a batch of 125, crops and flips."""
     monkeypatch.setattr(cifar, "load", fake_cifar)
     small = {"methods": ("ntkgp-param",), "members": 1, "repeats": 1, "epochs": 1, "max_test": 12}
-    config = replace(cifar.PRESETS["paper"], **small, w_var_grid=(2.0,), kappa2_grid=(1.0,))
-    path = cifar.run(replace(config, target_scales=("matched",)), tmp_path, progress=False)
-    (run,) = (run for run in results.load(path)["runs"] if run["kind"] == "ensemble")
-    assert run["failed"] == []
-    assert np.isfinite(run["by_size"][0]["nll"])
+    config = replace(
+        EXPERIMENTS["cifar"].presets["paper"], **small, w_var_grid=(2.0,), kappa2_grid=(1.0,)
+    )
+    contents = run_quietly("cifar", replace(config, target_scales=("matched",)), tmp_path)
+    (one,) = (run for run in contents["runs"] if run["kind"] == "ensemble")
+    assert one["failed"] == []
+    assert np.isfinite(one["by_size"][0]["nll"])
 
 
 # Flights
@@ -374,19 +404,18 @@ def flights_run(monkeypatch, tmp_path):
     monkeypatch.setattr(flights, "load", lambda name: None)
     monkeypatch.setattr(flights, "complete_rows", lambda flights_: fake_flights())
     config = replace(
-        flights.PRESETS["laptop"],
+        EXPERIMENTS["flights"].presets["laptop"],
         **{"members": 2, "repeats": 2, "epochs": 2, "width": 8, "depth": 2},
         **{"train_rows": 400, "validation_rows": 50, "window_rows": 100},
         window_starts=(400, 600, 800),
     )
-    return flights.run(config, tmp_path, progress=False)
+    return experiments.run(EXPERIMENTS["flights"], config, tmp_path, progress=False)
 
 
 def test_flights_end_in_windows_curves_and_claims(flights_run):
     contents = results.load(flights_run)
     assert len(contents["runs"]) == 10
-    section = reporter("flights").report(contents, flights_run.with_suffix(""))
-    assert (flights_run.parent / "flights.png").stat().st_size > 1000
+    section = report(EXPERIMENTS["flights"], flights_run).section
     assert [claim.where for claim in section.claims] == ["Figure 2, left"] * 3 + [
         "Figure 2, right"
     ] * 2
@@ -398,7 +427,7 @@ def test_flights_end_in_windows_curves_and_claims(flights_run):
 
 def test_flights_rows_are_standardised_by_the_training_rows():
     config = replace(
-        flights.PRESETS["laptop"],
+        EXPERIMENTS["flights"].presets["laptop"],
         train_rows=400,
         validation_rows=50,
         window_rows=100,
@@ -423,7 +452,7 @@ def test_a_window_beyond_the_data_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(flights, "load", lambda name: None)
     monkeypatch.setattr(flights, "complete_rows", lambda flights_: fake_flights())
     with pytest.raises(ValueError, match="part of the year"):
-        flights.run(flights.PRESETS["paper"], tmp_path, progress=False)
+        run_quietly("flights", EXPERIMENTS["flights"].presets["paper"], tmp_path)
 
 
 # Laws and costs
@@ -431,8 +460,8 @@ def test_a_window_beyond_the_data_is_refused(monkeypatch, tmp_path):
 
 def test_laws_agree_with_simulated_members_and_are_ordered(tmp_path):
     config = laws.LawsConfig(networks=("erf-2",), train_points=10, test_points=8)
-    contents = results.load(laws.run(config, tmp_path, progress=False, say=lambda _: None))
-    section = reporter("laws").report(contents, tmp_path / "laws")
+    contents = run_quietly("laws", config, tmp_path)
+    section = EXPERIMENTS["laws"].report(contents)
     assert [claim.verdict for claim in section.claims] == ["holds"] * 4
 
 
@@ -449,9 +478,9 @@ def test_a_wrong_law_is_seen_by_the_simulation():
 
 
 def test_costs_find_the_parameter_sets_of_table_2(tmp_path):
-    config = costs.CostsConfig(members=1, batch_size=4, steps=1, turns=1)
-    contents = results.load(costs.run(config, tmp_path, progress=False, say=lambda _: None))
-    section = reporter("costs").report(contents, tmp_path / "costs")
+    config = CostsConfig(members=1, batch_size=4, steps=1, turns=1)
+    contents = run_quietly("costs", config, tmp_path)
+    section = EXPERIMENTS["costs"].report(contents)
     time, passes, depth, sets = section.claims
     assert time.verdict == "undecided"  # of a single turn
     assert [claim.verdict for claim in (passes, depth, sets)] == ["holds"] * 3
@@ -486,8 +515,12 @@ def made_up_costs(times, fresh_bytes, sets):
 
 
 def test_claims_about_costs_hold_on_the_paper_s_numbers_and_not_on_the_opposite():
-    report = reporter("costs")
-    makers = (report.negligible, report.three_passes, report.activations, report.parameter_sets)
+    makers = (
+        costs_report.negligible,
+        costs_report.three_passes,
+        costs_report.activations,
+        costs_report.parameter_sets,
+    )
     paper, opposite = made_up_costs(1.02, 50, 3), made_up_costs(2.0, 80, 2)
     assert [make(paper).verdict for make in makers] == ["holds"] * 4
     assert [make(opposite).verdict for make in makers] == [
@@ -496,7 +529,7 @@ def test_claims_about_costs_hold_on_the_paper_s_numbers_and_not_on_the_opposite(
         "does not hold",
         "does not hold",
     ]
-    assert report.three_passes(made_up_costs(4.0, 50, 3)).verdict == "does not hold"
+    assert costs_report.three_passes(made_up_costs(4.0, 50, 3)).verdict == "does not hold"
 
 
 # UCI
@@ -508,9 +541,9 @@ def test_uci_runs_models_on_splits(monkeypatch, tmp_path):
     folds = tuple(Fold(np.arange(30), np.arange(30, 40)) for _ in range(3))
     monkeypatch.setattr(uci, "load", lambda name: Dataset(name, {"all": data}, folds))
     config = uci.UciConfig(sets=("yacht",), models=("ntkgp-law", "sklearn-gp"), splits=2)
-    contents = results.load(uci.run(config, tmp_path, progress=False, say=lambda _: None))
+    contents = run_quietly("uci", config, tmp_path)
     assert len(contents["runs"]) == 4
-    text = reporter("uci").report(contents, tmp_path / "uci").text
+    text = EXPERIMENTS["uci"].report(contents).text
     assert "yacht" in text
     assert "(2)*" in text
 
@@ -551,17 +584,29 @@ def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, mo
     def missing(name):
         raise FileNotFoundError(f"{name} is not there: put it there.")
 
-    def full(config, out, **options):
+    def full(experiment, config, out, **options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(ntkgp.data, "get", missing)
-    for name in EXPERIMENTS:
-        monkeypatch.setattr(module(name), "run", full)
+    monkeypatch.setattr(ntkgp.cli, "run", full)
     assert main(["reproduce", "all", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "laws failed: [Errno 28]" in printed
     assert "digits failed: [Errno 28]" in printed
     assert "mnist was left out: mnist is not there: put it there. notmnist is not there" in printed
+
+
+def test_all_reports_what_it_can_beside_a_file_of_another_version(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ntkgp.cli, "run", lambda *arguments, **options: tmp_path)
+    monkeypatch.setattr(ntkgp.data, "get", lambda name: None)
+    kept = Path(__file__).parents[2] / "docs" / "results"
+    for name, lost in (("laws", "nothing"), ("digits", "entropy_edges")):
+        contents = results.load(kept / f"{name}.json")
+        contents.pop(lost, None)
+        results.save(tmp_path / f"{name}.json", contents)
+    assert main(["reproduce", "all", "--out", str(tmp_path)]) == 0
+    assert "digits.json lacks entropy_edges" in capsys.readouterr().out
+    assert EXPERIMENTS["laws"].title in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -590,13 +635,13 @@ def test_bad_settings_get_a_clear_error(tmp_path, capsys, arguments, words):
 
 
 def test_verdicts_follow_from_intervals():
-    gap = claims.difference({0: 1.0, 1: 1.1, 2: 0.9}, {0: 0.0, 1: 0.1, 2: 0.0})
+    gap = difference({0: 1.0, 1: 1.1, 2: 0.9}, {0: 0.0, 1: 0.1, 2: 0.0})
     assert claims.above(gap) == "holds"
     assert claims.below(gap) == "does not hold"
-    assert claims.below(claims.difference({0: 1.0}, {0: 0.0})) == "undecided"
-    assert claims.above(claims.difference({0: 1.0, 1: 1.0}, {2: 0.0})) == "undecided"
-    assert claims.between(claims.interval([1.0, 2.0]), 0.0, 3.0) == "undecided"
-    assert claims.above(claims.interval([1.0, float("nan")])) == "undecided"
+    assert claims.below(difference({0: 1.0}, {0: 0.0})) == "undecided"
+    assert claims.above(difference({0: 1.0, 1: 1.0}, {2: 0.0})) == "undecided"
+    assert claims.between(interval([1.0, 2.0]), 0.0, 3.0) == "undecided"
+    assert claims.above(interval([1.0, float("nan")])) == "undecided"
 
 
 def made_up_images(errors, at_confidence, entropy_bins, law=None):
@@ -621,11 +666,17 @@ def made_up_images(errors, at_confidence, entropy_bins, law=None):
         runs.append(
             {"kind": "law", "method": "ntkgp", "scale": "matched", "by_size": [last], "repeat": 0}
         )
-    return {"entropy_bins": 40, "classes": 10, "config": {"members": 10}, "runs": runs}
+    axes = {"confidence_thresholds": np.arange(101) / 100, "entropy_edges": np.linspace(0, 2, 41)}
+    return {**axes, "config": {"members": 10}, "runs": runs}
 
 
-def verdicts(report, contents, experiment):
-    return [claim.verdict for claim in report.claims(contents | {"experiment": experiment})]
+def verdicts(judge, contents):
+    return [claim.verdict for claim in judge(contents)]
+
+
+def judged(makers):
+    """What judges all of these claims."""
+    return lambda contents: filter(None, (make(contents) for make in makers))
 
 
 def by_group(baselines, ntkgp):
@@ -633,24 +684,24 @@ def by_group(baselines, ntkgp):
 
 
 def test_claims_about_mnist_hold_on_the_paper_s_numbers_and_not_on_the_opposite():
-    report = reporter("mnist")
+    judge = judged(OF_MNIST)
     like_the_paper = made_up_images(
         by_group(0.016, 0.018), by_group(0.5, 0.3), by_group(10, 30), law=(0.0185, 0.31)
     )
-    assert verdicts(report, like_the_paper, "mnist") == ["holds"] * 4
+    assert verdicts(judge, like_the_paper) == ["holds"] * 4
     opposite = made_up_images(
         by_group(0.018, 0.016), by_group(0.3, 0.5), by_group(30, 10), law=(0.03, 0.31)
     )
-    assert verdicts(report, opposite, "mnist") == ["does not hold"] * 4
+    assert verdicts(judge, opposite) == ["does not hold"] * 4
 
 
 def test_claims_about_cifar_hold_on_the_paper_s_numbers_and_not_on_the_opposite():
-    report = reporter("cifar")
+    judge = judged(OF_CIFAR)
     good = by_group(0.2, 0.15) | {"rp-fn": 0.15}
     like_figure_5 = made_up_images(good, by_group(0.4, 0.41), by_group(10, 10))
-    assert verdicts(report, like_figure_5, "cifar")[:3] == ["holds"] * 3
+    assert verdicts(judge, like_figure_5)[:3] == ["holds"] * 3
     like_figure_6 = made_up_images(by_group(0.15, 0.2), by_group(0.5, 0.3), by_group(10, 20))
-    assert verdicts(report, like_figure_6, "cifar") == ["does not hold"] * 3 + ["holds"] * 2
+    assert verdicts(judge, like_figure_6) == ["does not hold"] * 3 + ["holds"] * 2
 
 
 def test_methods_with_unequal_repeats_are_compared_by_those_they_share():
@@ -658,7 +709,7 @@ def test_methods_with_unequal_repeats_are_compared_by_those_they_share():
     contents["runs"] = [
         run for run in contents["runs"] if run["method"] != "rp-fn" or run["repeat"] < 2
     ]
-    found = verdicts(reporter("mnist"), contents, "mnist")
+    found = verdicts(judged(OF_MNIST), contents)
     assert found[:2] == ["holds", "holds"]
 
 
@@ -679,7 +730,6 @@ def made_up_flights(nlls, errors):
 
 
 def test_claims_about_flights_hold_on_the_paper_s_numbers_and_not_on_the_opposite():
-    report = reporter("flights")
     paper, opposite = (
         made_up_flights(by_group(*nlls), by_group(*errors))
         for nlls, errors in (
@@ -687,8 +737,8 @@ def test_claims_about_flights_hold_on_the_paper_s_numbers_and_not_on_the_opposit
             (([1.1, 1.5, 2.0], [1.0, 2.0, 3.0]), ([0.7, 0.5], [0.8, 0.7])),
         )
     )
-    assert verdicts(report, paper, "flights") == ["holds"] * 5
-    assert verdicts(report, opposite, "flights") == ["does not hold"] * 5
+    assert verdicts(flights_claims, paper) == ["holds"] * 5
+    assert verdicts(flights_claims, opposite) == ["does not hold"] * 5
 
 
 def made_up_toy(spreads, shifts, nngp_std):
@@ -713,20 +763,19 @@ def made_up_toy(spreads, shifts, nngp_std):
 
 
 def test_claims_about_the_toy_hold_on_the_paper_s_picture_and_not_on_the_opposite():
-    report = reporter("toy")
     like_the_paper = made_up_toy(
         {"deep-ensemble": 0.4, "rp-param": 0.5, "ntkgp-param": 1.0},
         {"deep-ensemble": 2.0, "rp-param": 0.0, "ntkgp-param": 0.0},
         nngp_std=0.4,
     )
-    means, spread, confident, _, small_spread = verdicts(report, like_the_paper, "toy")
+    means, spread, confident, _, small_spread = verdicts(toy_claims.claims, like_the_paper)
     assert [means, spread, confident, small_spread] == ["holds"] * 4
     opposite = made_up_toy(
         {"deep-ensemble": 1.0, "rp-param": 1.0, "ntkgp-param": 3.0},
         {"deep-ensemble": 0.0, "rp-param": 2.0, "ntkgp-param": 2.0},
         nngp_std=2.0,
     )
-    means, spread, confident, _, small_spread = verdicts(report, opposite, "toy")
+    means, spread, confident, _, small_spread = verdicts(toy_claims.claims, opposite)
     assert [means, spread, confident, small_spread] == ["does not hold"] * 4
 
 
@@ -738,21 +787,20 @@ def test_the_claim_about_few_members_is_about_their_means(ours, theirs, verdict)
     contents = made_up_toy(dict.fromkeys(shifts, 0.01), shifts, nngp_std=0.4)
     for run in contents["runs"]:
         run["outputs"] = (np.array(run["outputs"]) * 0.01 + shifts[run["method"]]).tolist()
-    assert reporter("toy").small_means(contents, 5).verdict == verdict
+    assert toy_claims.small_means(contents, 5).verdict == verdict
 
 
 @pytest.mark.parametrize(("wide", "verdict"), [(1.0, "holds"), (9.0, "does not hold")])
 def test_the_claim_about_widths_follows_from_the_errors(wide, verdict):
-    report = reporter("widths")
     measured = {
         "ntkgp-param": {
             64: [Closeness(5.0 + 0.1 * i, 1.0, 1.0) for i in range(3)],
             512: [Closeness(wide + 0.05 * i, 1.0, 1.0) for i in range(3)],
         }
     }
-    (claim,) = report.claims(measured)
+    (claim,) = widths.claims(measured)
     assert claim.verdict == verdict
-    assert report.claims({"ntkgp-param": {64: measured["ntkgp-param"][64]}}) == []
+    assert widths.claims({"ntkgp-param": {64: measured["ntkgp-param"][64]}}) == []
 
 
 def test_reports_take_the_records_of_the_last_configuration_alone():
@@ -761,16 +809,14 @@ def test_reports_take_the_records_of_the_last_configuration_alone():
     assert results.wanted({"runs": runs})["runs"] == runs
 
 
-def test_a_page_shows_what_it_is_given_as_text(tmp_path, digits_run):
-    from ntkgp.report.page import Part, write_page
-    from ntkgp.report.section import Section
-
-    contents = results.load(digits_run / "digits.json")
+def test_a_page_shows_what_it_is_given_as_text(tmp_path):
     claim = claims.Claim("<where>", "<says>", "<measured>", "holds")
-    write_page(
-        [Part("digits.json", contents, Section("<b>text</b>", claims=[claim]))],
-        tmp_path / "page.html",
+    section = Section("<b>text</b>", claims=[claim])
+    part = Part(
+        "<title>", "own.json", "own", section, ["<reading>"], ["<departure>"], ["<version>"]
     )
-    page = (tmp_path / "page.html").read_text()
-    assert "&lt;says&gt;" in page
+    page = write_page("<heading>", [part], tmp_path, ["<note>"]).read_text()
+    for word in ("where", "says", "measured", "title", "reading", "departure", "version", "note"):
+        assert f"&lt;{word}&gt;" in page
+    assert "&lt;heading&gt;" in page
     assert "<b>text" not in page

@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import re
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import version as version_of
 from math import isfinite
@@ -96,9 +97,9 @@ def _is_record(kind: type) -> bool:
     }
 
 
-def storable_when_imported(module: str, *names: str) -> None:
-    """Say which module of our own to import for classes that are not registered yet."""
-    _MODULES.update(dict.fromkeys(names, module))
+def storable_when_imported(modules: Mapping[str, str]) -> None:
+    """Say which modules of our own to import for classes, by name, that are not registered yet."""
+    _MODULES.update(modules)
 
 
 def is_storable(value: Any) -> bool:

@@ -71,12 +71,12 @@ def _train_group(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, ba
     """One group to its end."""
     draws = draws._replace(delta=_kept_delta(problem, draws, trainer, plan))
     shared = (trainer, problem)
-    state = _start(plan, shared, draws)
+    state = start(plan, shared, draws)
     best = None if problem.validation is None else _first_best(state.theta, len(draws.batch_key))
     losses, validation_losses, rounds = [], [], 0
     while rounds < trainer.rounds and not _all_ended(trainer, state, best):
         n = min(trainer.evaluate_every, trainer.rounds - rounds)
-        state, part = _advance(plan, shared, draws, state, range(rounds, rounds + n))
+        state, part = advance(plan, shared, draws, state, range(rounds, rounds + n))
         losses.append(part)
         rounds += n
         if best is not None:
@@ -119,7 +119,7 @@ def _lengthened(traces: list[NDArray[Any]]) -> list[NDArray[Any]]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _start(plan: Plan, shared: tuple[Trainer, Problem], draws: Draw) -> Any:
+def start(plan: Plan, shared: tuple[Trainer, Problem], draws: Draw) -> Any:
     def member(draw: Draw, shared: tuple[Trainer, Problem]) -> Any:
         trainer, problem = shared
         return trainer.init(problem, draw)
@@ -128,7 +128,7 @@ def _start(plan: Plan, shared: tuple[Trainer, Problem], draws: Draw) -> Any:
     return jax.tree.map(jnp.copy, state)  # in arrays of its own, which training may overwrite
 
 
-def _advance(
+def advance(
     plan: Plan, shared: tuple[Trainer, Problem], draws: Draw, state: Any, rounds: range
 ) -> tuple[Any, NDArray[Any]]:
     """Run these rounds; also the loss of each, (members, rounds)."""

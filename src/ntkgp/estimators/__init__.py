@@ -1,6 +1,1 @@
-"""The scikit-learn face."""
-
-from ntkgp.estimators.ensemble_classifier import EnsembleClassifier as EnsembleClassifier
-from ntkgp.estimators.ensemble_regressor import EnsembleRegressor as EnsembleRegressor
-from ntkgp.estimators.gp_classifier import GPClassifier as GPClassifier
-from ntkgp.estimators.gp_regressor import GPRegressor as GPRegressor
+"""The scikit-learn face: estimators, and what they do to a table before and after a network."""

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ntkgp.core.storage import storable
 
@@ -41,15 +41,15 @@ class Scaler(NamedTuple):
                 "vanish. Rescale it."
             )
         unit = np.where(size > 0, size, 1.0)
-        mean = unit * np.mean(values / unit, axis=axis, keepdims=True)
-        std = unit * np.std(values / unit, axis=axis, keepdims=True)
+        mean = np.asarray(np.mean(values, axis=axis, keepdims=True, dtype=np.float64))
+        std = np.asarray(np.std(values, axis=axis, keepdims=True, dtype=np.float64))
         constant = std <= 1e-12 * unit
         return cls(mean[0], np.where(constant, unit, std)[0])
 
-    def apply(self, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    def apply(self, name: str, values: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Values in the network's units, or an error about one that is far from all of training's."""
         with np.errstate(over="ignore"):
-            scaled = (values - self.mean) / self.std
+            scaled = (values - self.mean.astype(dtype)) / self.std.astype(dtype)
         far = np.abs(scaled) > FAR
         if far.any():
             row = int(np.argwhere(far.reshape(len(far), -1).any(axis=1))[0, 0])
@@ -57,7 +57,7 @@ class Scaler(NamedTuple):
                 f"{name} has a value more than {FAR:g} training standard deviations from the "
                 f"training mean, first in row {row}. Check its units, or clip it."
             )
-        return np.asarray(scaled, np.float64)
+        return np.asarray(scaled, dtype)
 
     def undo(self, standardised: NDArray[Any]) -> NDArray[Any]:
         """The values again."""

@@ -1,1 +1,1 @@
-"""The paper's experiments, one module each: a frozen configuration in, a results file out."""
+"""The paper's experiments: one value and one folder each, with what is run and how it is reported."""

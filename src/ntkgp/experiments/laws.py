@@ -2,20 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
-from ntkgp.experiments.results import Mark, Record
+from ntkgp.experiments.experiment import Experiment, Given
+from ntkgp.experiments.results import Mark, Record, Results, found
 from ntkgp.kernels.matrices import kernel_matrix
 from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.layers import Erf, Gelu, Relu
 from ntkgp.networks.ready_made import mlp, myrtle
+from ntkgp.report.claims import Claim, certain
+from ntkgp.report.section import Section
+from ntkgp.report.tables import table
 
 NETWORKS: dict[str, Callable[[], LayeredNetwork]] = {
     "erf-2": lambda: mlp(10, activation=Erf(), depth=2, w_std=1.5, b_std=0.05),
@@ -47,21 +49,7 @@ class LawsConfig:
         check_known("networks", self.networks, NETWORKS)
 
 
-PRESETS = {"laptop": LawsConfig(), "paper": LawsConfig(train_points=200, test_points=200)}
-
-
-def run(
-    config: LawsConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
-) -> Path:
-    """Compute what is not yet in the results file, and return its path."""
-    path = out / "laws.json"
-    state = results.resume(path, "laws", config, {}, may_grow=("networks",))
-    marks = [{"network": name, "chain": chain} for name in config.networks for chain in CHAINS]
-    results.fill_in(path, state, marks, lambda mark: record(config, mark), say)
-    return path
-
-
-def record(config: LawsConfig, mark: Mark) -> Record:
+def record(config: LawsConfig, mark: Mark, given: Given) -> Record:
     """Three laws at test points: by their formulas, by simulation, and their order."""
     net = NETWORKS[mark["network"]]()
     rng = np.random.default_rng(config.data_seed)
@@ -70,15 +58,13 @@ def record(config: LawsConfig, mark: Mark) -> Record:
     )
     y = rng.normal(size=(config.train_points, 1))
     noise_std = config.noise_std if mark["chain"] == "noisy" else 0.0
-    laws = {
-        law: condition(net, x, y, law=law, noise_std=noise_std) for law in CHAINS[mark["chain"]]
-    }
-    covariances = {law: posterior.covariance(t) for law, posterior in laws.items()}
-    wide, middle, narrow = CHAINS[mark["chain"]]
+    chain = given.results["chains"][mark["chain"]]
+    laws = {law: condition(net, x, y, law=law, noise_std=noise_std) for law in chain}
+    covariances = {law: exact.covariance(t) for law, exact in laws.items()}
+    wide, middle, narrow = chain
     return {
         "largest_z": {
-            law: largest_z(posterior, t, covariances[law], config.draws)
-            for law, posterior in laws.items()
+            law: largest_z(exact, t, covariances[law], config.draws) for law, exact in laws.items()
         },
         "least_eigenvalues": [
             least_eigenvalue(covariances[a] - covariances[b], covariances[wide])
@@ -91,27 +77,23 @@ def record(config: LawsConfig, mark: Mark) -> Record:
     }
 
 
-def largest_z(
-    posterior: ExactLaw, t: NDArray[Any], covariance: NDArray[Any], n_draws: int
-) -> float:
+def largest_z(exact: ExactLaw, t: NDArray[Any], covariance: NDArray[Any], n_draws: int) -> float:
     """How far means and variances of simulated members are from the law, in standard errors.
 
     A member is drawn from its prior at initialisation and trained as a linear model on targets of
     its own: f(t) = f₀(t) + T_td (T_dd + σ²I)⁻¹ (y + σε - f₀(d)).
     """
-    rng, law, x = np.random.default_rng(0), posterior.law, posterior.x
+    rng, law, x = np.random.default_rng(0), exact.law, exact.x
     both = np.concatenate([x, t])
-    prior, trained = (
-        kernel_matrix(posterior.net, which, both) for which in (law.prior, law.trained)
-    )
+    prior, trained = (kernel_matrix(exact.net, which, both) for which in (law.prior, law.trained))
     root = np.linalg.cholesky(prior + 1e-10 * np.trace(prior) * np.eye(len(both)) / len(both))
     f_0 = root @ rng.standard_normal((len(both), n_draws))
-    sigma, n = posterior.target_var**0.5, len(x)
-    targets = posterior.y + sigma * rng.standard_normal((n, n_draws))
+    sigma, n = exact.target_var**0.5, len(x)
+    targets = exact.y + sigma * rng.standard_normal((n, n_draws))
     weights = np.linalg.solve(trained[:n, :n] + sigma**2 * np.eye(n), targets - f_0[:n])
     f = f_0[n:] + trained[n:, :n] @ weights
     var = np.diag(covariance)
-    of_means = (f.mean(axis=1) - posterior.mean(t)[:, 0]) / np.sqrt(var / n_draws)
+    of_means = (f.mean(axis=1) - exact.mean(t)[:, 0]) / np.sqrt(var / n_draws)
     of_vars = (f.var(axis=1, ddof=1) / var - 1) / np.sqrt(2 / n_draws)
     return float(np.abs([of_means, of_vars]).max())
 
@@ -119,3 +101,76 @@ def largest_z(
 def least_eigenvalue(difference: NDArray[Any], scale: NDArray[Any]) -> float:
     """The smallest eigenvalue of Σ₁ - Σ₂, in units of the largest of a third."""
     return float(np.linalg.eigvalsh(difference)[0] / np.linalg.eigvalsh(scale)[-1])
+
+
+ROUNDING = 1e-9
+"""Below which a difference of float64 computations counts as none; noise-free laws lose more."""
+NOISE_FREE_ROUNDING = 1e-6
+DIFFERENCES = ("NTKGP - RP/DE", "RP/DE - NNGP", "NNGP - NTKGP")
+
+
+def report(results: Results) -> Section:
+    """A table; there is no figure."""
+    rows = [
+        {
+            "network": run["network"],
+            "noise": run["chain"],
+            "largest z": f"{max(run['largest_z'].values()):.1f}",
+            **{
+                title: f"{value:.1e}"
+                for title, value in zip(DIFFERENCES, run["least_eigenvalues"], strict=True)
+            },
+            "mean std: NTKGP ≥ RP/DE ≥ NNGP": " ≥ ".join(
+                f"{run['mean_std'][law]:.3f}" for law in results["chains"][run["chain"]]
+            ),
+        }
+        for run in results["runs"]
+    ]
+    note = (
+        "Largest z: farthest mean or variance of members simulated by linear training from its law, in "
+        "standard errors. Then the least eigenvalue of differences of covariances, relative: ≥ 0 where "
+        "Proposition 2 orders them; the last, the wrong way round, must be negative."
+    )
+    return Section(f"{table(rows)}\n{note}", claims=claims(results["runs"]))
+
+
+def claims(runs: list[Record]) -> list[Claim]:
+    made = []
+    for chain, allowed in (("noisy", ROUNDING), ("noise-free", NOISE_FREE_ROUNDING)):
+        if not (own := found(runs, {"chain": chain})):
+            continue
+        sign, middle = (">", "RP") if chain == "noisy" else ("=", "DE")
+        farthest = max(max(run["largest_z"].values()) for run in own)
+        ordered = min(min(run["least_eigenvalues"][:2]) for run in own)
+        reverse = max(run["least_eigenvalues"][2] for run in own)
+        made += [
+            Claim(
+                "Table 1",
+                f"for σ² {sign} 0 means and variances of linearly trained members are those of NTKGP, "
+                f"{middle} and NNGP (verdict: within 5 standard errors everywhere)",
+                f"farthest {farthest:.1f} standard errors, on {len(own)} networks",
+                certain(farthest < 5),
+            ),
+            Claim(
+                "Proposition 2",
+                f"for σ² {sign} 0, Σ_NTKGP ⪰ Σ_{middle} ⪰ Σ_NNGP",
+                f"least relative eigenvalue of the differences {ordered:.1e}; the wrong way round "
+                f"{reverse:.1e}",
+                certain(ordered > -allowed and reverse < -allowed),
+            ),
+        ]
+    return made
+
+
+LAWS = Experiment(
+    "laws",
+    "Table 1 and Proposition 2: the predictive laws",
+    {"laptop": LawsConfig(), "paper": LawsConfig(train_points=200, test_points=200)},
+    marks=lambda config, data: [
+        {"network": network, "chain": chain} for network in config.networks for chain in CHAINS
+    ],
+    record=record,
+    report=report,
+    contents={"chains": lambda config: CHAINS},
+    may_grow=("networks",),
+)

@@ -4,19 +4,19 @@ The paper has no such table; Lakshminarayanan et al. (2017), whose deep ensemble
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ntkgp.data import load
-from ntkgp.experiments import results
+from ntkgp.data import Dataset, Split, load
 from ntkgp.experiments.checks import check, check_known
-from ntkgp.experiments.results import Mark, Record
+from ntkgp.experiments.experiment import Experiment, Given
+from ntkgp.experiments.results import Mark, Record, Results, found
 from ntkgp.predictive.metrics import gaussian_nll, rmse
+from ntkgp.report.intervals import interval
+from ntkgp.report.section import Section
+from ntkgp.report.tables import table
 
 PUBLISHED = {  # deep ensembles of Lakshminarayanan et al. (2017): NLL, RMSE
     "bostonHousing": (2.41, 3.28),
@@ -50,71 +50,48 @@ class UciConfig:
         check_known("models", self.models, MODELS)
 
 
-PRESETS = {
-    "laptop": UciConfig(
-        sets=("bostonHousing", "concrete", "energy", "wine-quality-red", "yacht"),
-        models=tuple(model for model in MODELS if model != "forest"),
-        splits=3,
-    ),
-    "paper": UciConfig(),
-}
+Tables = dict[str, Dataset]
 
 
-def run(
-    config: UciConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
-) -> Path:
-    """Compute what is not yet in the results file, and return its path."""
-    path = out / "uci.json"
-    contents = {"published": PUBLISHED}
-    state = results.resume(path, "uci", config, contents, may_grow=("sets", "models", "splits"))
-    tables = {name: load(f"uci/{name}") for name in config.sets}
-    marks = [
+def marks(config: UciConfig, tables: Tables) -> list[Mark]:
+    return [
         {"set": name, "model": model, "split": split}
         for name, table in tables.items()
         for model in config.models
         for split in range(min(config.splits, len(table.folds)))
     ]
 
-    def compute(mark: Mark) -> Record:
-        table = tables[mark["set"]]
-        fold = table.folds[mark["split"]]
-        train, test = table.all.take(fold.train), table.all.take(fold.test)
-        return measure(mark["model"], config.gp_rows, *train, *test, mark["split"])
 
-    results.fill_in(path, state, marks, compute, say)
-    return path
+def record(config: UciConfig, mark: Mark, given: Given) -> Record:
+    """Fit one model to one split."""
+    table = given.data[mark["set"]]
+    fold = table.folds[mark["split"]]
+    train, test = table.all.take(fold.train), table.all.take(fold.test)
+    return measure(mark["model"], config.gp_rows, train, test, mark["split"])
 
 
-def measure(
-    model: str,
-    gp_rows: int,
-    x: NDArray[Any],
-    y: NDArray[Any],
-    x_test: NDArray[Any],
-    y_test: NDArray[Any],
-    split: int,
-) -> Record:
+def measure(model: str, gp_rows: int, train: Split, test: Split, split: int) -> Record:
     """Test RMSE, and NLL of the moment-matched normal."""
-    rows = np.arange(len(x))
-    if model in ("ntkgp-law", "sklearn-gp") and len(x) > gp_rows:
-        rows = np.random.default_rng(split).choice(len(x), gp_rows, replace=False)
-    mean, std = PREDICT[model](model, x[rows], y[rows], x_test, split)
+    rows = np.arange(len(train.x))
+    if model in ("ntkgp-law", "sklearn-gp") and len(rows) > gp_rows:
+        rows = np.random.default_rng(split).choice(len(rows), gp_rows, replace=False)
+    mean, std = PREDICT[model](model, *train.take(rows), test.x, split)
     return {
-        "rmse": rmse(y_test, mean),
-        "nll": gaussian_nll(y_test, mean, std),
+        "rmse": rmse(test.y, mean),
+        "nll": gaussian_nll(test.y, mean, std),
         "rows": len(rows),
     }
 
 
 def ensemble(model: str, x: Any, y: Any, x_test: Any, seed: int) -> Any:
-    from ntkgp.estimators import EnsembleRegressor
+    from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
 
     fitted = EnsembleRegressor(model, random_state=seed).fit(x, y)
     return fitted.predict(x_test, return_std=True)
 
 
 def law(model: str, x: Any, y: Any, x_test: Any, seed: int) -> Any:
-    from ntkgp.estimators import GPRegressor
+    from ntkgp.estimators.gp_regressor import GPRegressor
 
     return GPRegressor("ntkgp", random_state=seed).fit(x, y).predict(x_test, return_std=True)
 
@@ -153,3 +130,58 @@ PREDICT = {
     "sklearn-gp": sklearn_gp,
     "forest": forest,
 }
+
+
+NOTE = (
+    "±: 95 % confidence interval over splits (their number). * where the mean, rounded as published, is "
+    "below the published figure of deep ensembles (Lakshminarayanan et al., 2017)."
+)
+
+
+def report(results: Results) -> Section:
+    """Tables of NLL and RMSE; there is no figure."""
+    tables = [score_table(results, score, i) for i, score in enumerate(("nll", "rmse"))]
+    return Section("\n\n".join(tables) + f"\n{NOTE}")
+
+
+def score_table(results: Results, score: str, index: int) -> str:
+    models = dict.fromkeys(run["model"] for run in results["runs"])
+    return table(
+        [
+            {score.upper(): name, "published": f"{published[index]:.2f}"}
+            | {model: cell(results, name, model, score, published[index]) for model in models}
+            for name, published in results["published"].items()
+            if found(results["runs"], {"set": name})
+        ]
+    )
+
+
+def cell(results: Results, name: str, model: str, score: str, published: float) -> str:
+    values = [run[score] for run in found(results["runs"], {"set": name, "model": model})]
+    if not values:
+        return ""
+    digits = 5 if name.startswith("naval") and score == "rmse" else 3
+    own = interval(values)
+    star = "*" if round(own.mean, 2) < published else ""
+    return f"{own.shown(digits)} ({len(values)}){star}"
+
+
+UCI = Experiment(
+    "uci",
+    "Nine UCI regression sets",
+    {
+        "laptop": UciConfig(
+            sets=("bostonHousing", "concrete", "energy", "wine-quality-red", "yacht"),
+            models=tuple(model for model in MODELS if model != "forest"),
+            splits=3,
+        ),
+        "paper": UciConfig(),
+    },
+    marks=marks,
+    record=record,
+    report=report,
+    contents={"published": lambda config: PUBLISHED},
+    may_grow=("sets", "models", "splits"),
+    needs=("uci/yacht",),  # all nine are in one file
+    load=lambda config: {name: load(f"uci/{name}") for name in config.sets},
+)

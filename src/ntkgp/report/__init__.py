@@ -1,1 +1,1 @@
-"""Results files to tables and figures; nothing here trains."""
+"""What any report is made of: intervals, claims, tables, figures, sections and a page of them."""

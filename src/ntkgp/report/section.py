@@ -1,10 +1,23 @@
-"""What the report of one experiment is made of."""
+"""What the report of one results file is made of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from ntkgp.report.claims import Claim
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+class Drawing(NamedTuple):
+    """A figure, not yet written."""
+
+    figure: "matplotlib.figure.Figure"
+    shows: str
+    """What there is to see in it."""
+    name: str = ""
+    """What its files' name has beyond that of the results file."""
 
 
 @dataclass(frozen=True)
@@ -13,15 +26,13 @@ class Section:
 
     text: str
     """Tables and notes, for a terminal."""
-    figures: Sequence[Path] = ()
-    """Pictures by their stem: each is there as .png and .svg."""
-    claims: Sequence[Claim] = field(default_factory=tuple)
+    drawings: Sequence[Drawing] = ()
+    claims: Sequence[Claim] = ()
 
     def lines(self) -> list[str]:
-        """For a terminal."""
-        drawn = [f"figure: {stem}.png and .svg" for stem in self.figures]
+        """Tables and verdicts, for a terminal."""
         judged = [
             f"{claim.verdict.upper():13}  {claim.where}: {claim.says}\n{'':15}{claim.measured}"
             for claim in self.claims
         ]
-        return [self.text, "", *judged, "", *drawn]
+        return [self.text, "", *judged, ""]

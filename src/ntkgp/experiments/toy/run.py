@@ -1,20 +1,21 @@
 """Figure 1 and the ensemble-size figure: y = x sin x, every method beside every law."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.data import make_toy
+from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import METHODS
 from ntkgp.ensembles.trainers import Descent, GaussNewton, Trainer
-from ntkgp.experiments import results
 from ntkgp.experiments.checks import check, check_known
+from ntkgp.experiments.experiment import Experiment, Given
 from ntkgp.experiments.results import Mark, Record, rounded
+from ntkgp.experiments.toy.claims import DRAWN
+from ntkgp.experiments.toy.report import report
 from ntkgp.laws.exact import condition
 from ntkgp.laws.table import LAWS
 from ntkgp.networks.layered import LayeredNetwork
@@ -71,12 +72,6 @@ def check_members(members: int) -> None:
         )
 
 
-PRESETS = {
-    "laptop": ToyConfig(),
-    "paper": ToyConfig(solver="gradient-descent", repeats=1),
-}
-
-
 def make_data(config: ToyConfig) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Training inputs, noisy targets, and the test grid."""
     toy = make_toy(config.train_points, config.noise_std, config.grid_points, config.data_seed)
@@ -88,59 +83,43 @@ def make_network(config: ToyConfig) -> LayeredNetwork:
 
 
 def make_trainer(config: ToyConfig, method: str) -> Trainer:
-    """The preset's solver; methods with a closed form are solved by it in either preset.
-
-    One member at a time: a member's parameters then stay in cache, which is faster here.
-    """
+    """The preset's solver; methods with a closed form are solved by it in either preset."""
     if config.solver == "gauss-newton" or METHODS[method].linear:
-        regularised = METHODS[method].anchor is not None
-        tolerance = config.tolerance if regularised else config.unregularised_tolerance
-        return GaussNewton(max_steps=config.max_steps, tolerance=tolerance, members_at_once=1)
+        own = METHODS[method].takes_weight_decay
+        tolerance = config.unregularised_tolerance if own else config.tolerance
+        return GaussNewton(max_steps=config.max_steps, tolerance=tolerance)
     import optax
 
     return Descent(
         optax.sgd(config.learning_rate),
         epochs=config.gd_steps,
         evaluate_every=min(500, config.gd_steps),
-        members_at_once=1,
     )
 
 
-def run(
-    config: ToyConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
-) -> Path:
-    """Train what is not yet in the results file, and return its path."""
-    path = out / "toy.json"
-    state = results.resume(
-        path, "toy", config, law_records(config), may_grow=("methods", "repeats")
-    )
-    marks = [
-        {"method": method, "seed": seed}
-        for seed in range(config.repeats)
-        for method in config.methods
-    ]
-    results.fill_in(path, state, marks, lambda mark: record(config, mark, progress), say)
-    return path
-
-
-def record(config: ToyConfig, mark: Mark, progress: bool) -> Record:
-    """Train one ensemble, and keep what its members say on the grid."""
-    x, y, grid = make_data(config)
-    method = mark["method"]
-    ensemble = fit(
+def train(config: ToyConfig, mark: Mark, members: int | list[int], progress: bool) -> Ensemble:
+    """Members of the ensemble of a mark."""
+    x, y, _ = make_data(config)
+    return fit(
         make_network(config),
         x,
         y,
-        method=method,
-        members=config.members,
+        method=mark["method"],
+        members=members,
         noise_std=config.noise_std,
         seed=mark["seed"],
-        trainer=make_trainer(config, method),
+        trainer=make_trainer(config, mark["method"]),
+        members_at_once=1,  # whose parameters then stay in cache, which is faster here
         progress=progress,
     )
-    outputs = ensemble.outputs(grid)[:, :, 0]
+
+
+def record(config: ToyConfig, mark: Mark, given: Given) -> Record:
+    """Train one ensemble, and keep what its members say on the grid."""
+    ensemble = train(config, mark, config.members, given.progress)
+    outputs = ensemble.outputs(make_data(config)[2])[:, :, 0]
     return {
-        "law": METHODS[method].law,
+        "law": METHODS[mark["method"]].law,
         "steps": ensemble.losses.shape[1],
         "failed": list(ensemble.failed),
         "objectives": rounded(ensemble.objectives * config.train_points / config.noise_std**2),
@@ -159,22 +138,50 @@ def summary(outputs: NDArray[Any]) -> dict[str, Any]:
 
 
 def law_records(config: ToyConfig) -> dict[str, Any]:
-    """The data, and what each law of Table 1 says on the grid."""
+    """What each law of Table 1 says on the grid."""
     x, y, grid = make_data(config)
     net = make_network(config)
     laws = {}
     for name, law in LAWS.items():
         jitter = 0.0 if law.noisy else config.jitter
-        posterior = condition(net, x, y, law=name, noise_std=config.noise_std, jitter=jitter)
-        at_grid = posterior.predict(grid)
+        exact = condition(net, x, y, law=law, noise_std=config.noise_std, jitter=jitter)
+        at_grid = exact.predict(grid)
         laws[name] = {
             "mean": rounded(at_grid.mean[:, 0]),
             "std": rounded(np.sqrt(at_grid.epistemic_var[:, 0])),
         }
-    return {
-        "noise_std": config.noise_std,
-        "x": rounded(x[:, 0]),
-        "y": rounded(y[:, 0]),
-        "grid": rounded(grid[:, 0]),
-        "laws": laws,
-    }
+    return laws
+
+
+CONTENTS = {
+    "noise_std": lambda config: config.noise_std,
+    "x": lambda config: rounded(make_data(config)[0][:, 0]),
+    "y": lambda config: rounded(make_data(config)[1][:, 0]),
+    "grid": lambda config: rounded(make_data(config)[2][:, 0]),
+    "laws": law_records,
+}
+"""The data, and the laws on the grid that figures are drawn over."""
+TOY = Experiment(
+    "toy",
+    "Figure 1: the toy problem",
+    {
+        "laptop": ToyConfig(),
+        "paper": ToyConfig(solver="gradient-descent", repeats=1),
+        "demo": ToyConfig(methods=DRAWN),
+    },
+    marks=lambda config, data: [
+        {"method": method, "seed": seed}
+        for seed in range(config.repeats)
+        for method in config.methods
+    ],
+    record=record,
+    report=report,
+    contents=CONTENTS,
+    may_grow=("methods", "repeats"),
+    readings=(
+        "The loss is σ²/N times the sum that the paper writes, as in the authors' code, and so is "
+        "the step of a learning rate.",
+        "Deep ensembles have no weight decay, as in the authors' code.",
+        "NTKGP-Lin is solved in closed form.",
+    ),
+)

@@ -1,9 +1,7 @@
 """Flight delays under a shift in time (Figure 2, Appendix I.2)."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,17 +10,17 @@ from numpy.typing import NDArray
 from ntkgp.data import Split, complete_rows, load
 from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import COMPARED, METHODS
+from ntkgp.ensembles.noise import LearnedNoise
 from ntkgp.ensembles.trainers import Descent
-from ntkgp.experiments import results
+from ntkgp.estimators.standardise import Scaler
 from ntkgp.experiments.checks import check
-from ntkgp.experiments.results import Mark, Record
+from ntkgp.experiments.experiment import Experiment, Given
+from ntkgp.experiments.flights.report import report
+from ntkgp.experiments.results import Mark, Record, Results, rounded
 from ntkgp.networks.layers import Relu
 from ntkgp.networks.ready_made import mlp
 from ntkgp.predictive import metrics
 from ntkgp.predictive.distributions import Normal
-
-KEPT_SHARES = np.arange(100, 0, -1) / 100
-"""Of the error on the most confident share of the rows."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +56,6 @@ class FlightsConfig:
             )
 
 
-PRESETS = {
-    "laptop": FlightsConfig(
-        repeats=3, window_starts=(700_000, 1_000_000, 1_300_000, 1_600_000, 1_950_000)
-    ),
-    "paper": FlightsConfig(),
-}
-
-
 class Standardised(NamedTuple):
     """Rows in units of the training rows."""
 
@@ -76,13 +66,8 @@ class Standardised(NamedTuple):
     """One unit of the target."""
 
 
-def run(
-    config: FlightsConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
-) -> Path:
-    """Compute what is not yet in the results file, and return its path."""
-    path = out / "flights.json"
-    contents = {"precision_thresholds": results.rounded(precision_thresholds())}
-    state = results.resume(path, "flights", config, contents, may_grow=("methods", "repeats"))
+def load_rows(config: FlightsConfig) -> Split:
+    """Complete rows in time, as many as the windows need."""
     rows = complete_rows(load("flights2008"))
     last = max(config.window_starts) + config.window_rows
     if len(rows.x) < last:
@@ -90,22 +75,7 @@ def run(
             f"the test windows end at row {last:,}, and flights2008 here has {len(rows.x):,} complete "
             "rows: it is a part of the year. Use --preset laptop, or get the whole year."
         )
-
-    def compute(mark: Mark) -> Record:
-        return record(config, standardise(config, rows, mark["repeat"]), mark, progress)
-
-    marks = [
-        {"method": method, "repeat": repeat}
-        for repeat in range(config.repeats)
-        for method in config.methods
-    ]
-    results.fill_in(path, state, marks, compute, say)
-    return path
-
-
-def precision_thresholds() -> NDArray[Any]:
-    """τ of the figure, in units of 1/variance of the standardised target."""
-    return np.geomspace(0.1, 1000, 81)
+    return rows
 
 
 def standardise(config: FlightsConfig, rows: Split, seed: int) -> Standardised:
@@ -113,24 +83,22 @@ def standardise(config: FlightsConfig, rows: Split, seed: int) -> Standardised:
     order = np.random.default_rng(seed).permutation(config.train_rows)
     validation, train = order[: config.validation_rows], order[config.validation_rows :]
     inside = rows.take(train)
-    x_mean, x_std = inside.x.mean(axis=0, dtype=np.float64), inside.x.std(axis=0, dtype=np.float64)
-    y_mean, y_std = inside.y.mean(dtype=np.float64), inside.y.std(dtype=np.float64)
+    x_scaler, y_scaler = Scaler.of("x", inside.x), Scaler.of("y", inside.y)
 
     def of(which: NDArray[Any] | slice) -> Split:
         part = rows.take(which)
-        return Split(
-            ((part.x - x_mean) / x_std).astype(np.float32),
-            ((part.y - y_mean) / y_std).astype(np.float32),
-        )
+        scaled = (x_scaler.apply("x", part.x), y_scaler.apply("y", part.y))
+        return Split(*(values.astype(np.float32) for values in scaled))
 
     windows = [of(slice(start, start + config.window_rows)) for start in config.window_starts]
-    return Standardised(of(train), of(validation), windows, float(y_std))
+    return Standardised(of(train), of(validation), windows, y_scaler.std.item())
 
 
-def record(config: FlightsConfig, data: Standardised, mark: Mark, progress: bool) -> Record:
+def record(config: FlightsConfig, mark: Mark, given: Given) -> Record:
     """Train one ensemble, and score it on every window and on all of them together."""
     import optax
 
+    data = standardise(config, given.data, mark["repeat"])
     net = mlp(
         data.train.x.shape[1],
         2,
@@ -149,9 +117,9 @@ def record(config: FlightsConfig, data: Standardised, mark: Mark, progress: bool
         seed=mark["repeat"],
         trainer=Descent(optax.adam(config.learning_rate), config.epochs, config.batch_size),
         validation=data.validation,
-        weight_decay=config.weight_decay if METHODS[mark["method"]].anchor is None else 0.0,
-        heteroscedastic=True,
-        progress=progress,
+        weight_decay=config.weight_decay if METHODS[mark["method"]].takes_weight_decay else 0.0,
+        noise=LearnedNoise(),
+        progress=given.progress,
     )
     training_seconds = time.perf_counter() - started
     predicted = [ensemble.predict(window.x).moment_matched() for window in data.windows]
@@ -167,19 +135,50 @@ def record(config: FlightsConfig, data: Standardised, mark: Mark, progress: bool
             }
             for window, p in zip(data.windows, predicted, strict=True)
         ],
-        **confidence_records(predicted, np.concatenate([window.y for window in data.windows])),
+        **confidence_records(
+            given.results, predicted, np.concatenate([window.y for window in data.windows])
+        ),
     }
 
 
-def confidence_records(predicted: list[Normal], y: NDArray[Any]) -> Record:
+def confidence_records(axes: Results, predicted: list[Normal], y: NDArray[Any]) -> Record:
     """RMSE on the rows above each precision, and on the most confident shares, of all windows."""
     mean = np.concatenate([p.mean[:, 0] for p in predicted])
     std = np.concatenate([p.std[:, 0] for p in predicted])
-    curve = metrics.error_vs_precision(y, mean, std, thresholds=precision_thresholds())
+    curve = metrics.error_vs_precision(y, mean, std, thresholds=axes["precision_thresholds"])
     squares = np.cumsum(((y - mean) ** 2)[np.argsort(std)])
-    kept = np.maximum(1, np.round(KEPT_SHARES * len(y)).astype(int))
+    kept = np.maximum(1, np.round(np.array(axes["kept_shares"]) * len(y)).astype(int))
     return {
-        "curve_errors": results.rounded(curve.errors),
-        "curve_fractions": results.rounded(curve.fractions),
-        "kept_errors": results.rounded(np.sqrt(squares[kept - 1] / kept)),
+        "curve_errors": rounded(curve.errors),
+        "curve_fractions": rounded(curve.fractions),
+        "kept_errors": rounded(np.sqrt(squares[kept - 1] / kept)),
     }
+
+
+FLIGHTS = Experiment(
+    "flights",
+    "Figure 2: flight delays",
+    {
+        "laptop": FlightsConfig(
+            repeats=3, window_starts=(700_000, 1_000_000, 1_300_000, 1_600_000, 1_950_000)
+        ),
+        "paper": FlightsConfig(),
+    },
+    marks=lambda config, data: [
+        {"method": method, "repeat": repeat}
+        for repeat in range(config.repeats)
+        for method in config.methods
+    ],
+    record=record,
+    report=report,
+    contents={
+        # τ of the figure, in units of 1/variance of the standardised target
+        "precision_thresholds": lambda config: rounded(np.geomspace(0.1, 1000, 81)),
+        # the most confident share of the rows, on which there is an error too
+        "kept_shares": lambda config: rounded(np.arange(100, 0, -1) / 100),
+    },
+    may_grow=("methods", "repeats"),
+    needs=("flights2008",),
+    load=load_rows,
+    readings=("σ(x) learns from the residuals of y, not y'.",),
+)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ntkgp.core.typing import Params
-from ntkgp.ensembles.ensemble import Ensemble, fit
+from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.member import Baselearner, Member, TrainingSet
 from ntkgp.ensembles.methods import COMPARED, METHODS
-from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise
-from ntkgp.ensembles.plans import choose_plan
-from ntkgp.ensembles.trainers import Descent, descent
-from ntkgp.ensembles.training import Data, draw_members, offsets
-from ntkgp.experiments import results
+from ntkgp.ensembles.problem import draw_members
+from ntkgp.ensembles.trainers import Descent
 from ntkgp.experiments.checks import check, check_known
+from ntkgp.experiments.costs.epochs import epoch_of
+from ntkgp.experiments.costs.report import report
+from ntkgp.experiments.experiment import Experiment, Given
 from ntkgp.experiments.results import Mark, Record
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.layers import Relu
@@ -56,87 +56,14 @@ class CostsConfig:
         return myrtle((32, 32, 3), depth=depth, channels=self.channels)
 
 
-PRESETS = {
-    "laptop": CostsConfig(),
-    "paper": CostsConfig(networks=("mlp", "myrtle"), channels=100, turns=10),
-}
-
-
-class Epochs:
-    """Training as `Descent` does it, one epoch for each call, on random data; for timing."""
-
-    def __init__(
-        self,
-        net: LayeredNetwork,
-        method: str,
-        n: int,
-        *,
-        members: int,
-        batch_size: int,
-        plan: str = "auto",
-        heteroscedastic: bool = False,
-        cached: bool = True,
-    ) -> None:
-        import optax
-
-        noise = LearnedNoise() if heteroscedastic else ConstantNoise()
-        self.learner = Baselearner(net, METHODS[method], 0.1, noise=noise)
-        self.trainer = Descent(optax.adam(1e-4), epochs=1, batch_size=batch_size)
-        rng = np.random.default_rng(0)
-        shapes = (net.input_shape, (self.learner.target_dim,))
-        self.data = Data(*(jnp.asarray(rng.normal(size=(n, *s)), jnp.float32) for s in shapes))
-        self.plan = choose_plan(net, members, plan)
-        self.groups = self.plan.groups(draw_members(self.learner, 0, range(members), self.data))
-        self.deltas = [
-            offsets(self.learner, group.member, self.data.x) if cached else None
-            for group in self.groups
-        ]
-        self.states = [
-            descent.start(self.trainer, self.learner, group, early_stop=False)
-            for group in self.groups
-        ]
-
-    def __call__(self) -> None:
-        for i, (group, delta) in enumerate(zip(self.groups, self.deltas, strict=True)):
-            self.states[i], _ = descent.run_epochs(
-                self.trainer,
-                self.plan,
-                self.learner,
-                self.states[i],
-                self.data,
-                group,
-                delta,
-                epoch=0,
-                n_epochs=1,
-            )
-        jax.block_until_ready(self.states)
-
-
-def run(
-    config: CostsConfig, out: Path, *, progress: bool = True, say: Callable[[str], None] = print
-) -> Path:
-    """Compute what is not yet in the results file, and return its path."""
-    path = out / "costs.json"
-    state = results.resume(path, "costs", config, {}, may_grow=("networks",))
-    marks = [{"network": network} for network in config.networks]
-    results.fill_in(path, state, marks, lambda mark: record(config, mark), say)
-    return path
-
-
-def record(config: CostsConfig, mark: Mark) -> Record:
+def record(config: CostsConfig, mark: Mark, given: Given) -> Record:
     """All methods of one network, with δ kept from before training and with δ in every step."""
     depth, other_depth = DEPTHS[mark["network"]]
     net, other = (config.network(mark["network"], d) for d in (depth, other_depth))
     n = config.steps * config.batch_size
+    epoch = partial(epoch_of, net, n=n, members=config.members, batch_size=config.batch_size)
     turns = {
-        (method, cached): Epochs(
-            net,
-            method,
-            n,
-            members=config.members,
-            batch_size=config.batch_size,
-            cached=cached,
-        )
+        (method, cached): epoch(method, cached=cached)
         for method in config.methods
         for cached in (True, False)
     }
@@ -178,9 +105,14 @@ def one_member(
     learner = Baselearner(net, METHODS[method], 0.1)
     shapes = (net.input_shape, (net.output_dim,))
     x, y = (jnp.zeros((batch_size, *shape), jnp.float32) for shape in shapes)
-    draw = jax.tree.map(lambda leaf: leaf[0], draw_members(learner, 0, [0], Data(x, y)))
+    draw = jax.tree.map(lambda leaf: leaf[0], draw_members(learner, 0, [0], y))
     delta = None if learner.method.offset is None else y
-    return learner, draw.theta, draw.member, TrainingSet(x, y, draw.epsilon, delta)
+    return (
+        learner,
+        draw.theta,
+        draw.member,
+        TrainingSet(x, y, draw.epsilon, delta, jnp.ones(batch_size)),
+    )
 
 
 def forward_operations(net: LayeredNetwork, method: str, batch_size: int) -> float:
@@ -216,10 +148,9 @@ def parameter_sets(net: LayeredNetwork, method: str) -> Record:
     import optax
 
     x, y = np.zeros((2, *net.input_shape)), np.zeros((2, net.output_dim))
-    data = Data(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
-    draw = draw_members(Baselearner(net, METHODS[method], 0.1), 0, [0], data)
+    draw = draw_members(Baselearner(net, METHODS[method], 0.1), 0, [0], jnp.zeros(y.shape))
     trainer = Descent(optax.sgd(0.0), epochs=1)
-    ensemble: Ensemble = fit(net, x, y, method=method, members=1, trainer=trainer)
+    ensemble = fit(net, x, y, method=method, members=1, trainer=trainer)
     one = _numbers(draw.theta)
     return {
         "parameter_sets_training": _numbers((draw.theta, draw.member)) / one,
@@ -230,3 +161,17 @@ def parameter_sets(net: LayeredNetwork, method: str) -> Record:
 
 def _numbers(tree: Any) -> int:
     return sum(int(leaf.size) for leaf in jax.tree.leaves(tree))
+
+
+COSTS = Experiment(
+    "costs",
+    "Table 2: what each method costs",
+    {
+        "laptop": CostsConfig(),
+        "paper": CostsConfig(networks=("mlp", "myrtle"), channels=100, turns=10),
+    },
+    marks=lambda config, data: [{"network": network} for network in config.networks],
+    record=record,
+    report=report,
+    may_grow=("networks",),
+)

@@ -1,11 +1,12 @@
 """Table 2, measured."""
 
-from pathlib import Path
-from typing import Any
-
-from ntkgp.report.claims import Claim, all_of, below, certain, interval
+from ntkgp.experiments.compared import NTKGP
+from ntkgp.experiments.results import Record, Results
+from ntkgp.report.claims import Claim, all_of, below, certain
+from ntkgp.report.intervals import interval
+from ntkgp.report.looks import by_method, look
 from ntkgp.report.section import Section
-from ntkgp.report.style import NTKGP, by_method, look, table
+from ntkgp.report.tables import table
 
 PAPER_SETS = {  # Table 2: parameter sets to store while training, and after
     "deep-ensemble": (1, 1),
@@ -15,65 +16,53 @@ PAPER_SETS = {  # Table 2: parameter sets to store while training, and after
     "ntkgp-fn": (3, 3),
 }
 NEGLIGIBLE = 0.1
+SECONDS = "seconds_per_step"
 
 
-def report(results: dict[str, Any], stem: Path) -> Section:
+def report(results: Results) -> Section:
     """A table for each network; there is no figure."""
-    blocks = [cost_table(run) for run in results["runs"]]
-    makers = (negligible, three_passes, activations, parameter_sets)
-    made = [make(run) for run in results["runs"] for make in makers]
-    return Section("\n\n".join(blocks), claims=[claim for claim in made if claim is not None])
+    tables = "\n\n".join(map(cost_table, results["runs"]))
+    return Section(tables, claims=[claim for run in results["runs"] for claim in claims(run)])
 
 
-def cost_table(run: dict[str, Any]) -> str:
+def claims(run: Record) -> list[Claim]:
+    """As far as this run has the methods that they need."""
+    has = run["methods"].keys()
+    both = [negligible(run), three_passes(run)] if {"deep-ensemble", *NTKGP} <= has else []
+    return [*both, *([activations(run)] if {*NTKGP} <= has else []), parameter_sets(run)]
+
+
+def cost_table(run: Record) -> str:
     measured = run["methods"]
     first = next(iter(measured.values()))
     base, passes = min(first["seconds_per_step"]), first["forward_operations"]
     rows = [
-        [
-            look(method).title,
-            f"{1e3 * min(cost['seconds_per_step']):.2f}",
-            f"{min(cost['seconds_per_step']) / base:.2f}",
-            f"{min(cost['seconds_per_step_fresh']) / base:.2f}",
-            f"{cost['forward_operations'] / passes:.2f}",
-            f"{cost['working_bytes']['kept'] / 2**20:.2f}",
-            f"{cost['working_bytes']['fresh'] / 2**20:.2f}",
-            f"{cost['parameter_sets_training']:.0f}",
-            f"{cost['parameter_sets_after']:.0f}",
-        ]
+        {
+            f"{run['network']}: method": look(method).title,
+            "ms per step": f"{1e3 * min(cost['seconds_per_step']):.2f}",
+            "relative, δ kept": f"{min(cost['seconds_per_step']) / base:.2f}",
+            "relative, δ in the step": f"{min(cost['seconds_per_step_fresh']) / base:.2f}",
+            "operations of f̃": f"{cost['forward_operations'] / passes:.2f}",
+            "MiB, δ kept": f"{cost['working_bytes']['kept'] / 2**20:.2f}",
+            "MiB, δ in the step": f"{cost['working_bytes']['fresh'] / 2**20:.2f}",
+            "sets, training": f"{cost['parameter_sets_training']:.0f}",
+            "sets, after": f"{cost['parameter_sets_after']:.0f}",
+        }
         for method, cost in measured.items()
-    ]
-    head = [
-        f"{run['network']}: method",
-        "ms per step",
-        "relative, δ kept",
-        "relative, δ in the step",
-        "operations of f̃",
-        "MiB, δ kept",
-        "MiB, δ in the step",
-        "sets, training",
-        "sets, after",
     ]
     note = (
         f"Time of a step of all members, the best of {len(first['seconds_per_step'])} turns; operations "
         f"of a forward pass with δ computed in it, in passes of {look(next(iter(measured))).title}; memory "
         "that the gradient of one member takes beside parameters and data; parameter sets."
     )
-    return f"{table(head, rows)}\n{note}"
+    return f"{table(rows)}\n{note}"
 
 
-def negligible(run: dict[str, Any]) -> Claim | None:
+def negligible(run: Record) -> Claim:
     measured = run["methods"]
-    if not {"deep-ensemble", *NTKGP} <= measured.keys():
-        return None
-    base = measured["deep-ensemble"]["seconds_per_step"]
+    base = measured["deep-ensemble"][SECONDS]
     overheads = {
-        name: interval(
-            [
-                own / theirs - 1
-                for own, theirs in zip(measured[name]["seconds_per_step"], base, strict=True)
-            ]
-        )
+        name: interval([own / b - 1 for own, b in zip(measured[name][SECONDS], base, strict=True)])
         for name in NTKGP
     }
     return Claim(
@@ -85,10 +74,8 @@ def negligible(run: dict[str, Any]) -> Claim | None:
     )
 
 
-def three_passes(run: dict[str, Any]) -> Claim | None:
+def three_passes(run: Record) -> Claim:
     measured = run["methods"]
-    if not {"deep-ensemble", *NTKGP} <= measured.keys():
-        return None
     one = measured["deep-ensemble"]["forward_operations"]
     extra = {name: measured[name]["forward_operations"] / one - 1 for name in NTKGP}
     shown = ", ".join(f"{look(n).title} {value:.2f}" for n, value in extra.items())
@@ -101,10 +88,8 @@ def three_passes(run: dict[str, Any]) -> Claim | None:
     )
 
 
-def activations(run: dict[str, Any]) -> Claim | None:
+def activations(run: Record) -> Claim:
     measured = run["methods"]
-    if not set(NTKGP) <= measured.keys():
-        return None
 
     def extra(method: str, depth: str) -> int:
         own = measured[method][depth]
@@ -125,7 +110,7 @@ def activations(run: dict[str, Any]) -> Claim | None:
     )
 
 
-def parameter_sets(run: dict[str, Any]) -> Claim:
+def parameter_sets(run: Record) -> Claim:
     measured = run["methods"]
     known = {name: sets for name, sets in PAPER_SETS.items() if name in measured}
     found = {

@@ -1,9 +1,12 @@
 """How close an ensemble of finite networks is to its infinite-width law."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ntkgp.experiments.results import Record, Results
+from ntkgp.report.intervals import interval
 
 
 class Closeness(NamedTuple):
@@ -20,7 +23,7 @@ class Closeness(NamedTuple):
     """The same beyond them."""
 
 
-def closeness(results: dict[str, Any], run: dict[str, Any], law_name: str = "") -> Closeness:
+def closeness(results: Results, run: Record, law_name: str = "") -> Closeness:
     """Measure one run of a results file, by its members' mean and standard deviation on the grid.
 
     Against the law of its method, or another one by its name.
@@ -38,14 +41,8 @@ def closeness(results: dict[str, Any], run: dict[str, Any], law_name: str = "") 
     )
 
 
-def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """Mean and its standard error over independent repeats; NaN error for one repeat."""
-    array: NDArray[Any] = np.array(values)
-    error = array.std(ddof=1) / len(array) ** 0.5 if len(array) > 1 else np.nan
-    return float(array.mean()), float(error)
-
-
-def shown(values: list[float]) -> str:
-    """ "mean ± standard error", or the single value."""
-    mean, error = mean_and_error(values)
-    return f"{mean:.2f}" if np.isnan(error) else f"{mean:.2f} ± {error:.2f}"
+def columns(measured: Sequence[Closeness]) -> dict[str, str]:
+    """Of a table, with the mean over ensembles of one kind."""
+    titles = ("mean error", "std ratio in", "std ratio out")
+    shown = (interval(values).shown(2) for values in zip(*measured, strict=True))
+    return dict(zip(titles, shown, strict=True))

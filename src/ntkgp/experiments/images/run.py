@@ -3,9 +3,9 @@
 import itertools
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,27 +17,36 @@ from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import COMPARED, METHODS
 from ntkgp.ensembles.trainers import Trainer
-from ntkgp.estimators.calibration import (
-    base_target_scale,
-    best_temperature,
-    initial_second_moment,
-    mean_prior_var,
-    mean_probabilities,
+from ntkgp.estimators.one_hot import (
+    calibrated,
+    one_hot,
+    second_moment,
+    second_moment_of_law,
+    target_scale,
 )
-from ntkgp.experiments import results
+from ntkgp.estimators.standardise import Scaler
 from ntkgp.experiments.checks import check, check_known
-from ntkgp.experiments.results import Mark, Record
+from ntkgp.experiments.experiment import Experiment, Given
+from ntkgp.experiments.results import Mark, Record, Results, found, rounded
 from ntkgp.kernels.matrices import ntk
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import ExactLaw, condition
-from ntkgp.laws.table import get_law
+from ntkgp.laws.table import LAWS
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.predictive import metrics
+from ntkgp.predictive.calibration import mean_probabilities
 
 SCALES = ("matched", "fixed")
 """κ by each method's own second moment at initialisation, or that of the NTK for all (Appendix H)."""
-ENTROPY_BINS = 40
-EXACT = Cholesky()
+CLASSES = 10
+OF_IMAGES = (
+    'The "small linear scale" of the grids is 0.5, 1 and 1.5 times C ζ₀ for κ², and 1.5, 2 and 2.5 '
+    "for σ_W²; the choice is made once, by ensembles of 3 members on the split of the first repeat.",
+    "The temperature is found by a search on the validation split, not by gradient steps, for labels "
+    "smoothed as by Platt.",
+    '"Over 15% lower error" is read as points, not as a share.',
+)
+"""How the paper is read."""
 _TUNING_SEED = 1_000_000
 
 
@@ -97,10 +106,6 @@ class ImagesConfig:
             )
 
     @abstractmethod
-    def load(self) -> tuple[Split, Split, NDArray[Any]]:
-        """Training and test images with labels, and images from elsewhere, as they are stored."""
-
-    @abstractmethod
     def network(self, w_var: float) -> LayeredNetwork: ...
 
     @abstractmethod
@@ -108,42 +113,12 @@ class ImagesConfig:
         """For n training images in which black is this value."""
 
 
-def run_images(
-    name: str,
-    config: ImagesConfig,
-    out: Path,
-    progress: bool,
-    say: Callable[[str], None],
-    solver: Solver = EXACT,
-) -> Path:
-    """Compute what is not yet in the results file, and return its path."""
-    path = out / f"{name}.json"
-    contents = {"entropy_bins": ENTROPY_BINS, "classes": 10}
-    state = results.resume(
-        path, name, config, contents, may_grow=("methods", "repeats", "analytic")
-    )
-    stored = config.load()
-
-    def compute(mark: Mark) -> Record:
-        if mark["kind"] == "choice":
-            return choice_record(config, mark, state["runs"])
-        task = make_task(config, *stored, seed=mark.get("repeat", 0))
-        if mark["kind"] == "law":
-            return law_record(config, task, solver, progress)
-        if mark["kind"] == "candidate":
-            return candidate_record(config, task, mark, progress)
-        choice = results.find(state, mark | {"kind": "choice"}, "method", "scale")
-        return ensemble_record(config, task, mark, choice, progress)
-
-    try:
-        results.fill_in(path, state, list(marks(config)), compute, say)
-    except NotEnoughMemory as error:  # the law's, which comes last
-        say(f"the exact law is left out, all else is there: {error}")
-    return path
+Stored = tuple[Split, Split, NDArray[Any]]
+"""Training and test images with labels, and images from elsewhere, as they are stored."""
 
 
-def marks(config: ImagesConfig) -> Iterator[Mark]:
-    """What a run is made of, in order."""
+def marks(config: ImagesConfig, data: Stored) -> Iterator[Mark]:
+    """Candidates and choices, then ensembles, and the exact law at last, which takes most memory."""
     for scale, method in itertools.product(config.target_scales, config.methods):
         choice = {"kind": "choice", "method": method, "scale": scale}
         candidates = candidates_of(config, choice)
@@ -157,18 +132,35 @@ def marks(config: ImagesConfig) -> Iterator[Mark]:
         yield {"kind": "law", "method": "ntkgp", "scale": "matched"}
 
 
-def make_task(
-    config: ImagesConfig, train: Split, test: Split, outside: NDArray[Any], seed: int
-) -> Task:
+def record(
+    config: ImagesConfig, mark: Mark, given: Given, solver: Solver = Cholesky()
+) -> Record | None:
+    """A candidate, a choice of one, an ensemble, or the law by a solver."""
+    if mark["kind"] == "choice":
+        return choice_record(config, mark, given)
+    task = make_task(config, given.data, seed=mark.get("repeat", 0))
+    if mark["kind"] == "candidate":
+        return candidate_record(config, task, mark, given)
+    if mark["kind"] == "ensemble":
+        return ensemble_record(config, task, mark, given)
+    try:
+        return law_record(config, task, given, solver)
+    except NotEnoughMemory as error:
+        given.say(f"the exact law is left out, all else is there: {error}")
+        return None
+
+
+def make_task(config: ImagesConfig, stored: Stored, seed: int) -> Task:
     """A split into training and validation, standardised."""
+    train, test, outside = stored
     order = np.random.default_rng(seed).permutation(len(train.x))[: config.max_train]
     n_held_out = max(1, round(config.validation_fraction * len(order)))
     inside, held_out = train.take(order[n_held_out:]), train.take(order[:n_held_out])
-    mean, std = float(np.mean(inside.x)), float(np.std(inside.x))
+    scaler = Scaler.of("the images", inside.x, by_column=False)
 
     def standardised(images: NDArray[Any]) -> NDArray[Any]:
         if config.standardise == "all":
-            return ((images - np.float32(mean)) / np.float32(std)).astype(np.float32)
+            return scaler.apply("the images", images, np.float32)
         pixels = images.reshape(len(images), -1).astype(np.float32)
         pixels -= pixels.mean(axis=1, keepdims=True)
         pixels /= np.maximum(pixels.std(axis=1, keepdims=True), 1e-6)  # an image may be blank
@@ -182,7 +174,7 @@ def make_task(
         prepared(held_out),
         prepared(test.take(slice(config.max_test))),
         standardised(outside[: config.max_test]),
-        black=-mean / std if config.standardise == "all" else float("nan"),
+        black=(-scaler.mean / scaler.std).item() if config.standardise == "all" else float("nan"),
     )
 
 
@@ -197,24 +189,20 @@ def candidates_of(config: ImagesConfig, choice: Mark) -> list[Mark]:
     ]
 
 
-def candidate_record(config: ImagesConfig, task: Task, mark: Mark, progress: bool) -> Record:
+def candidate_record(config: ImagesConfig, task: Task, mark: Mark, given: Given) -> Record:
     """How well a small ensemble with this σ_W² and multiple of κ² does on the validation images."""
     members = range(config.tuning_members)
-    ensemble, _ = trained(config, task, mark, mark, members, _TUNING_SEED, progress)
-    logits = ensemble.outputs(task.validation.x)
-    p = mean_probabilities(logits, best_temperature(logits, task.validation.y))
-    return {
-        "validation_accuracy": metrics.accuracy(task.validation.y, p),
-        "validation_nll": metrics.classification_nll(task.validation.y, p),
-    }
+    ensemble, _ = trained(config, task, mark, mark, members, _TUNING_SEED, given.progress)
+    _, merit = calibrated(ensemble.outputs(task.validation.x), task.validation.y)
+    return {"validation_accuracy": merit.accuracy, "validation_nll": -merit.log_likelihood}
 
 
-def choice_record(config: ImagesConfig, mark: Mark, runs: list[Record]) -> Record:
+def choice_record(config: ImagesConfig, mark: Mark, given: Given) -> Record:
     """The candidate of best validation accuracy, of equals the one of higher likelihood."""
     candidates = candidates_of(config, mark)
     best = candidates[0]
     if len(candidates) > 1:
-        tried = [run for run in runs if any(one.items() <= run.items() for one in candidates)]
+        tried = [run for one in candidates for run in found(given.results["runs"], one)]
         best = max(tried, key=lambda run: (run["validation_accuracy"], -run["validation_nll"]))
     return {name: best[name] for name in ("w_var", "kappa2_multiple")}
 
@@ -230,20 +218,17 @@ def trained(
 ) -> tuple[Ensemble, float]:
     """An ensemble on the targets κ e_c, and κ."""
     net = config.network(choice["w_var"])
-    own = mark["scale"] == "matched"
-    zeta_0 = initial_second_moment(
-        net, METHODS[mark["method"] if own else "ntkgp-param"], task.train.x
-    )
-    kappa = base_target_scale(zeta_0, net.output_dim)
-    kappa *= choice["kappa2_multiple"] ** 0.5 if own else 1.0
+    method, own = METHODS[mark["method"]], mark["scale"] == "matched"
+    zeta_0 = second_moment(net, method if own else METHODS["ntkgp-param"], task.train.x)
+    kappa = target_scale(zeta_0, CLASSES, choice["kappa2_multiple"] if own else 1.0)
     ensemble = fit(
         net,
         task.train.x,
-        kappa * np.eye(net.output_dim)[task.train.y],
-        method=mark["method"],
+        one_hot(task.train.y, CLASSES, kappa),
+        method=method,
         members=members,
         noise_std=config.noise_std,
-        weight_decay=config.weight_decay if METHODS[mark["method"]].anchor is None else 0.0,
+        weight_decay=config.weight_decay if method.takes_weight_decay else 0.0,
         seed=seed,
         trainer=config.trainer(len(task.train.x), task.black),
         progress=progress,
@@ -251,13 +236,13 @@ def trained(
     return ensemble, kappa
 
 
-def ensemble_record(
-    config: ImagesConfig, task: Task, mark: Mark, choice: Record, progress: bool
-) -> Record:
+def ensemble_record(config: ImagesConfig, task: Task, mark: Mark, given: Given) -> Record:
     """Train one ensemble, and score its first K members for every K."""
+    chosen = {"kind": "choice", "method": mark["method"], "scale": mark["scale"]}
+    (choice,) = found(given.results["runs"], chosen)
     started = time.perf_counter()
     members, seed = range(config.members), mark["repeat"]
-    ensemble, kappa = trained(config, task, mark, choice, members, seed, progress)
+    ensemble, kappa = trained(config, task, mark, choice, members, seed, given.progress)
     seconds = time.perf_counter() - started
     logits = [ensemble.outputs(x) for x in (task.validation.x, task.test.x, task.outside)]
     sizes = range(1, len(ensemble.indices) + 1)
@@ -265,20 +250,20 @@ def ensemble_record(
         "kappa": kappa,
         "training_seconds": round(seconds, 1),
         "failed": list(ensemble.failed),
-        "by_size": [scores(task, *(z[:size] for z in logits)) for size in sizes],
+        "by_size": [scores(given.results, task, *(z[:size] for z in logits)) for size in sizes],
     }
 
 
-def law_record(config: ImagesConfig, task: Task, solver: Solver, progress: bool) -> Record:
+def law_record(config: ImagesConfig, task: Task, given: Given, solver: Solver) -> Record:
     """The exact NTKGP on the whole training split, at σ_W² = 2 and the base value of κ (Appendix I.3)."""
     net = config.network(2.0)
     x = task.train.x.astype(np.float64)
-    kappa = base_target_scale(mean_prior_var(net, get_law("ntkgp"), x), net.output_dim)
-    targets = kappa * np.eye(net.output_dim)[task.train.y]
+    kappa = target_scale(second_moment_of_law(net, LAWS["ntkgp"], x), CLASSES)
+    targets = one_hot(task.train.y, CLASSES, kappa)
     seconds = {}
     started = time.perf_counter()
-    posterior = condition(
-        net, x, targets, noise_std=config.noise_std, solver=solver, progress=progress
+    law = condition(
+        net, x, targets, noise_std=config.noise_std, solver=solver, progress=given.progress
     )
     seconds["conditioning"] = time.perf_counter() - started
     rng = np.random.default_rng(0)
@@ -289,44 +274,50 @@ def law_record(config: ImagesConfig, task: Task, solver: Solver, progress: bool)
         ("outside", task.outside, 100),
     ):
         started = time.perf_counter()
-        law = posterior.predict(images.astype(np.float64), progress=progress)
+        predicted = law.predict(images.astype(np.float64), progress=given.progress)
         seconds[part] = time.perf_counter() - started
-        noise = rng.standard_normal((n_samples, *law.mean.shape))
-        logits.append(law.mean + np.sqrt(law.epistemic_var) * noise)
+        noise = rng.standard_normal((n_samples, *predicted.mean.shape))
+        logits.append(predicted.mean + np.sqrt(predicted.epistemic_var) * noise)
     return {
         "kappa": kappa,
         "training_images": len(x),
         "stage_seconds": {name: round(value, 1) for name, value in seconds.items()},
         "peak_bytes": peak_bytes(),
-        "residual": residual(posterior),
-        "by_size": [scores(task, *logits)],
+        "residual": residual(law),
+        "by_size": [scores(given.results, task, *logits)],
     }
 
 
-def residual(posterior: ExactLaw) -> float:
+def residual(law: ExactLaw) -> float:
     """Largest |(Θ + σ²I) w - y| / max |y| over 500 rows, each computed anew from the kernel."""
-    x, weights, y = posterior.x, posterior.weights, posterior.y
+    x, weights, y = law.x, law.weights, law.y
     some = np.random.default_rng(1).choice(len(x), min(len(x), 500), replace=False)
-    rows = ntk(posterior.net, x[some], x)
-    rows[np.arange(len(some)), some] = ntk(posterior.net, x[some], diagonal=True)
-    left = rows @ weights + posterior.target_var * weights[some]
+    rows = ntk(law.net, x[some], x)
+    rows[np.arange(len(some)), some] = ntk(law.net, x[some], diagonal=True)
+    left = rows @ weights + law.target_var * weights[some]
     return float(np.abs(left - y[some]).max() / np.abs(y).max())
 
 
 def scores(
-    task: Task, validation: NDArray[Any], test: NDArray[Any], outside: NDArray[Any]
+    axes: Results,
+    task: Task,
+    validation: NDArray[Any],
+    test: NDArray[Any],
+    outside: NDArray[Any],
 ) -> Record:
     """All that the figures show, from logits (k, n, classes) of members or samples."""
-    temperature = best_temperature(validation, task.validation.y)
-    p_test, p_outside = (mean_probabilities(z, temperature) for z in (test, outside))
+    temperature, _ = calibrated(validation, task.validation.y)
+    p_test, p_outside = (mean_probabilities(logits, temperature) for logits in (test, outside))
     entropies = [metrics.predictive_entropy(p) for p in (p_test, p_outside)]
     together = np.concatenate([task.test.y, np.full(len(p_outside), -1)])
-    curve = metrics.error_vs_confidence(together, np.concatenate([p_test, p_outside]))
-    highest = np.log(p_test.shape[1])
+    curve = metrics.error_vs_confidence(
+        together, np.concatenate([p_test, p_outside]), thresholds=axes["confidence_thresholds"]
+    )
+    edges = np.array(axes["entropy_edges"])
 
     def histogram(values: NDArray[Any]) -> list[int]:
-        inside = np.minimum(values, highest)  # which rounding may exceed
-        return np.histogram(inside, ENTROPY_BINS, (0, highest))[0].tolist()
+        inside = np.clip(values, edges[0], edges[-1])  # which rounding may exceed
+        return np.histogram(inside, edges)[0].tolist()
 
     return {
         "members": len(test),
@@ -335,8 +326,21 @@ def scores(
         "nll": metrics.classification_nll(task.test.y, p_test),
         "ece": metrics.expected_calibration_error(task.test.y, p_test),
         "auroc": metrics.auroc(*entropies),
-        "curve_errors": results.rounded(curve.errors),
-        "curve_fractions": results.rounded(curve.fractions),
+        "curve_errors": rounded(curve.errors),
+        "curve_fractions": rounded(curve.fractions),
         "entropies_test": histogram(entropies[0]),
         "entropies_outside": histogram(entropies[1]),
     }
+
+
+on_images = partial(
+    Experiment,
+    marks=marks,
+    record=record,
+    contents={
+        "confidence_thresholds": lambda config: rounded(np.arange(101) / 100),
+        "entropy_edges": lambda config: rounded(np.linspace(0, np.log(CLASSES), 41)),
+    },
+    may_grow=("methods", "repeats", "analytic"),
+)
+"""An experiment on images, when given its name, title, presets, data and report."""

@@ -1,0 +1,173 @@
+"""An experiment as one value, and the one runner of all of them."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ntkgp.experiments import results as files
+from ntkgp.experiments.results import Mark, Record, Results
+from ntkgp.report.page import Part
+from ntkgp.report.section import Section
+
+
+class Given(NamedTuple):
+    """What a run may use beside its configuration and its mark."""
+
+    results: Results
+    """The results file so far: its axes, and the records of earlier runs."""
+    data: Any
+    """What the experiment's `load` returned."""
+    progress: bool
+    """Whether to show a progress bar."""
+    say: Callable[[str], None]
+    """Prints a line."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table: what is run, what the results file holds, and how it is reported.
+
+    A configuration is a frozen dataclass of numbers, words and tuples of them.
+
+    >>> from dataclasses import replace
+    >>> from ntkgp.experiments.catalogue import EXPERIMENTS
+    >>> laws = EXPERIMENTS["laws"]
+    >>> config = replace(laws.presets["laptop"], networks=("erf-2",))
+    >>> list(laws.marks(config, None))
+    [{'network': 'erf-2', 'chain': 'noisy'}, {'network': 'erf-2', 'chain': 'noise-free'}]
+    """
+
+    name: str
+    """Of the experiment, and of its results file."""
+    title: str
+    presets: Mapping[str, Any]
+    """Configurations by name. Pages say what a run has other than the one called "paper"."""
+    marks: Callable[[Any, Any], Iterable[Mark]]
+    """Which runs there are, in order: a function of the configuration and of what `load` returned."""
+    record: Callable[[Any, Mark, Given], Record | None]
+    """Do one run of a configuration; None leaves it out this time."""
+    report: Callable[[Results], Section]
+    """Tables, figures and claims of a results file. It draws, and writes nothing."""
+    contents: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """What the file holds beside the runs, each entry a function of the configuration.
+
+    Above all the axes of figures: runs are recorded and drawn by the axes in their file.
+    """
+    may_grow: tuple[str, ...] = ()
+    """Fields that say which runs there are, not what a run is. They may change between commands."""
+    needs: tuple[str, ...] = ()
+    """Data sets, by their names in `ntkgp.data`."""
+    load: Callable[[Any], Any] = lambda config: None
+    """Get data into memory, for all runs of a configuration."""
+    readings: tuple[str, ...] = ()
+    """Where every preset reads the paper in one of several ways, or differs from it."""
+
+
+def run(
+    experiment: Experiment,
+    config: Any,
+    out: Path,
+    *,
+    progress: bool = True,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Do the runs that the results file NAME.json in `out` lacks; return its path.
+
+    The file is saved after each run, so that an interrupted command goes on where it was.
+    """
+    path = out / f"{experiment.name}.json"
+    results = _begun(experiment, config, path)
+    given = Given(results, experiment.load(config), progress, say)
+    marks = results["marks"] = list(experiment.marks(config, given.data))
+    files.save(path, results)  # tells now, not after the first run, whether this can be written
+    for number, mark in enumerate(marks, start=1):
+        if files.found(results["runs"], mark):
+            continue
+        started = time.perf_counter()
+        record = experiment.record(config, mark, given)
+        if record is None:
+            continue
+        seconds = round(time.perf_counter() - started, 2)
+        made_by = {"versions": files.versions(), "machine": files.machine()}
+        other = {name: value for name, value in made_by.items() if results.get(name) != value}
+        results["runs"].append(mark | record | {"seconds": seconds} | other)
+        files.save(path, results)
+        words = ", ".join(f"{name} {value}" for name, value in mark.items())
+        say(f"{number}/{len(marks)}  {words}: {seconds:.1f} s")
+    return path
+
+
+def _begun(experiment: Experiment, config: Any, path: Path) -> Results:
+    """The results of an earlier command with the same configuration, or new ones with no runs."""
+    as_json = _as_json(config)
+    if path.exists():
+        earlier = files.load(path)
+        fixed = [name for name in as_json if name not in experiment.may_grow]
+        if earlier["experiment"] != experiment.name or any(
+            earlier["config"].get(name) != as_json[name] for name in fixed
+        ):
+            raise ValueError(
+                f"{path} holds the results of another configuration. Choose another output directory "
+                "(--out), or delete that file."
+            )
+        check_contents(experiment, earlier, path)
+        return earlier | {"config": as_json}
+    contents = {name: make(config) for name, make in experiment.contents.items()}
+    return {
+        "experiment": experiment.name,
+        "config": as_json,
+        "versions": files.versions(),
+        "machine": files.machine(),
+        **json.loads(json.dumps(contents)),
+        "runs": [],
+    }
+
+
+def check_contents(experiment: Experiment, results: Results, path: Path) -> None:
+    """Refuse a file without its axes: code may have others now than those that made it."""
+    if missing := [name for name in experiment.contents if name not in results]:
+        raise ValueError(
+            f"{path} lacks {', '.join(missing)}, without which its runs cannot be read: another version "
+            "of ntkgp wrote it, or it was not written whole. Run the experiment again, into another "
+            "directory."
+        )
+
+
+def report(experiment: Experiment, path: Path) -> Part:
+    """Draw a results file for a page. Writes nothing."""
+    results = files.wanted(files.load(path))
+    check_contents(experiment, results, path)
+    try:
+        section = experiment.report(results)
+    except KeyError as error:
+        raise ValueError(
+            f"{path} lacks {error} in its runs: another version of ntkgp wrote it, or it was not "
+            "written whole. Run the experiment again, into another directory."
+        ) from error
+    made_by = results["versions"] | results.get("machine", {})
+    return Part(
+        experiment.title,
+        path.name,
+        path.stem,
+        section,
+        experiment.readings,
+        _departures(experiment, results["config"]),
+        [
+            ", ".join(f"{name} = {value}" for name, value in results["config"].items()),
+            ", ".join(f"{name} {value}" for name, value in made_by.items()),
+        ],
+    )
+
+
+def _departures(experiment: Experiment, config: Mapping[str, Any]) -> list[str] | None:
+    if "paper" not in experiment.presets:
+        return None
+    paper = _as_json(experiment.presets["paper"])
+    return [f"{name} = {value}" for name, value in config.items() if paper.get(name) != value]
+
+
+def _as_json(config: Any) -> dict[str, Any]:
+    return json.loads(json.dumps(asdict(config)))

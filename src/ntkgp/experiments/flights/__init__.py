@@ -1,0 +1,1 @@
+"""Figure 2: flight delays under a shift in time."""

@@ -1,0 +1,1 @@
+"""Figures 1 and 7: the toy problem."""
