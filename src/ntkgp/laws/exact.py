@@ -17,7 +17,7 @@ from ntkgp.kernels.panels import Panels, n_entries
 from ntkgp.kernels.solvers import Cholesky, Inverse, Solver, check_memory
 from ntkgp.kernels.training_kernel import TrainingKernel
 from ntkgp.laws.table import LAWS, Law, get_law
-from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
 
@@ -182,11 +182,7 @@ def condition(
     >>> law.predict(x).mean.shape, law.covariance(x).shape
     ((5, 1), (5, 5))
     """
-    if not isinstance(net, LayeredNetwork):
-        raise TypeError(
-            "the exact laws need a network made of ntkgp's layers, a LayeredNetwork, whose kernel is "
-            f"known; got {type(net).__name__}. Other networks can be trained as ensembles."
-        )
+    net = require_layers(net)
     if isinstance(solver, type) or not isinstance(solver, Solver):
         raise TypeError(
             f"solver must be a Solver, such as ntkgp.Cholesky() or one of your own; got {solver!r}."
