@@ -1,5 +1,6 @@
 """The scikit-learn face: its contract, units, distributions, and the paper's classification."""
 
+import jax
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -109,7 +110,7 @@ def test_the_exact_regressor_is_the_law_in_other_units():
     x = (X - X.mean(axis=0)) / X.std(axis=0)
     y = (Y - Y.mean()) / Y.std()
     candidates = [ntkgp.mlp(2, w_std=w, b_std=b) for w, b in ((1.5, 0.5), (2.5, 1.0))]
-    scale, noise = 1 / model.target_scale_, model.noise_std_[0] / Y.std()
+    scale, noise = model.y_scaler_.std[0] / Y.std(), model.noise_std_[0] / Y.std()
     matches = []
     for net in candidates:
         k = scale**2 * ntkgp.ntk(net, x)
@@ -179,7 +180,7 @@ def test_a_heteroscedastic_regressor_has_a_noise_for_each_row():
     x = rng.uniform(-1, 1, (400, 1))
     y = 100 * x[:, 0] + np.where(x[:, 0] > 0, 30, 3) * rng.standard_normal(400)
     options = SMALL | {"min_steps": 1500}
-    model = EnsembleRegressor(heteroscedastic=True, activation="relu", **options).fit(x, y)
+    model = EnsembleRegressor(noise=ntkgp.LearnedNoise(), activation="relu", **options).fit(x, y)
     quiet, loud = np.sqrt(model.predict_dist([[-0.5], [0.5]]).noise_var)
     assert loud > 2 * quiet
     assert model.noise_std_ is None
@@ -233,7 +234,7 @@ def test_the_target_scale_is_tuned_on_a_grid():
 
 def test_an_ensemble_s_probabilities_are_its_members_softmax():
     model = EnsembleClassifier(**SMALL).fit(X, LABELS)
-    x = (X[:4] - X.mean(axis=0)) / X.std(axis=0)
+    x = (X[:4] - model.x_scaler_.mean) / model.x_scaler_.std
     logits = model.ensemble_.outputs(x).astype(float) / model.temperature_
     np.testing.assert_allclose(
         model.predict_proba(X[:4]), special.softmax(logits, axis=-1).mean(axis=0), rtol=1e-5
@@ -244,7 +245,7 @@ def test_the_exact_classifier_s_probabilities_are_the_integral():
     """∫ softmax(z/T) p(dz) by quadrature; two classes need only the difference of two normals."""
     model = GPClassifier(samples=20_000, random_state=0).fit(X, LABELS)
     new = np.array([[0.2, 1000.0], [4.0, 1000.0], [0.5, 1300.0], [-2.0, 700.0]])
-    law = model.law_.predict((new - X.mean(axis=0)) / X.std(axis=0))
+    law = model.law_.predict((new - model.x_scaler_.mean) / model.x_scaler_.std)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     gap = (law.mean[:, 1] - law.mean[:, 0]) / model.temperature_
     spread = np.sqrt(law.epistemic_var.sum(axis=1)) / model.temperature_
@@ -314,7 +315,7 @@ def test_unknown_names_are_refused_in_words():
         with pytest.raises(ValueError, match=name):
             EnsembleRegressor(activation="relu", **{name: value}).fit(X, Y)
     with pytest.raises(ValueError, match="noise_std"):
-        EnsembleRegressor(heteroscedastic=True, noise_std=1.0).fit(X, Y)
+        EnsembleRegressor(noise=ntkgp.LearnedNoise(), noise_std=1.0).fit(X, Y)
 
 
 def test_a_network_of_one_s_own():
@@ -347,3 +348,63 @@ def test_images_need_a_network_and_get_one_scale():
         GPClassifier().fit(images, labels)
     with pytest.raises(ValueError, match="shape"):
         model.predict(images[:, :, :3])
+
+
+def members_of(ensemble, k):
+    """The parameters of the first k members."""
+    return [np.asarray(leaf[:k]) for leaf in jax.tree.leaves((ensemble.theta, ensemble.member))]
+
+
+@pytest.mark.parametrize(
+    "model", [EnsembleRegressor(activation="relu", **SMALL), EnsembleClassifier(**SMALL)]
+)
+def test_a_warm_start_grows_the_ensemble_and_leaves_trained_members_alone(model, tmp_path):
+    y = LABELS if isinstance(model, EnsembleClassifier) else Y
+    model = clone(model).set_params(warm_start=True, random_state=None, min_steps=20).fit(X, y)
+    before = model.ensemble_
+    model.set_params(members=4).fit(X, y)
+    assert model.ensemble_.indices == (0, 1, 2, 3)
+    for old, new in zip(members_of(before, 2), members_of(model.ensemble_, 2), strict=True):
+        np.testing.assert_array_equal(old, new)
+    model.save(tmp_path)
+    loaded = ntkgp.load(tmp_path).set_params(members=5).fit(X, y)  # grows across a file, too
+    for old, new in zip(
+        members_of(model.ensemble_, 4), members_of(loaded.ensemble_, 4), strict=True
+    ):
+        np.testing.assert_array_equal(old, new)
+    again = loaded.ensemble_
+    assert loaded.fit(X, y).ensemble_ is again  # nothing to add
+    with pytest.raises(ValueError, match="at least the 5 that are trained"):
+        loaded.set_params(members=2).fit(X, y)
+    with pytest.raises(ValueError, match="training set"):
+        loaded.set_params(members=6).fit(X[:-1], y[:-1])
+
+
+def test_without_a_warm_start_all_is_trained_anew():
+    model = clone(REGRESSORS[1]).set_params(random_state=None, min_steps=20)
+    seeds = {model.fit(X, Y).seed_ for _ in range(3)}
+    assert len(seeds) == 3
+
+
+@pytest.mark.parametrize(
+    "model", [EnsembleRegressor(activation="relu", **SMALL), EnsembleClassifier(**SMALL)]
+)
+def test_rows_held_out_say_nothing_before_training_is_over(model):
+    """Other inputs and targets in the rows held out: the same scale, choice and members."""
+    y = LABELS if isinstance(model, EnsembleClassifier) else Y
+    model = clone(model).set_params(min_steps=20)
+    first = clone(model).fit(X, y)
+    labels = (y == "up").astype(int) if isinstance(model, EnsembleClassifier) else None
+    _, held_out = holdout(len(X), 0.1, np.random.default_rng(first.seed_), labels)
+    x, targets = X.copy(), y.copy()
+    x[held_out] += 3 * X.std(axis=0)
+    targets[held_out] = y[held_out][::-1] if labels is not None else y[held_out] + 50
+    second = clone(model).fit(x, targets)
+    np.testing.assert_array_equal(first.x_scaler_.std, second.x_scaler_.std)
+    for one, other in zip(
+        members_of(first.ensemble_, 2), members_of(second.ensemble_, 2), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    if labels is None:
+        assert first.evidence_ == second.evidence_
+        assert second.noise_std_[0] > 2 * first.noise_std_[0]  # the control: they set this one

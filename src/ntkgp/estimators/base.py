@@ -9,7 +9,8 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ntkgp.estimators.files import SavedEstimator
-from ntkgp.estimators.preparation import Scaler, candidates, check_counts, seed_of
+from ntkgp.estimators.preparation import candidates, check_counts, seed_of
+from ntkgp.estimators.standardise import Scaler
 from ntkgp.networks.protocol import Network
 
 _OPTIONS: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
@@ -33,9 +34,9 @@ class TableEstimator(SavedEstimator):
             raise _naming(error, "X" if _is_bad(X) else "y") from None
         return _check_size(inputs), _check_targets(targets, **y_options)
 
-    def _standardise(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Learn the scale of X, each column's by itself for a table, one for all pixels of images."""
-        self.x_scaler_ = Scaler.of("X", X, by_column=X.ndim == 2)
+    def _standardise(self, X: NDArray[Any], train: NDArray[np.int64]) -> NDArray[np.float64]:
+        """X on the scale of the rows to train on: a table's column by column, images' as one."""
+        self.x_scaler_ = Scaler.of("X", X[train], by_column=X.ndim == 2)
         self.input_shape_ = X.shape[1:]
         return self.x_scaler_.apply("X", X)
 
@@ -55,8 +56,13 @@ class TableEstimator(SavedEstimator):
         return self.x_scaler_.apply("X", array)
 
     def _start(self) -> np.random.Generator:
-        self.seed_ = seed_of(self.random_state)
+        if not self._goes_on():
+            self.seed_ = seed_of(self.random_state)
         return np.random.default_rng(self.seed_)
+
+    def _goes_on(self) -> bool:
+        """Whether this fit adds to an earlier one."""
+        return False
 
     def _sizes(self) -> dict[str, int]:
         """Of the default network."""

@@ -1,7 +1,7 @@
 """What both classifiers share: regression on scaled one-hot targets, then a temperature."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,25 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from ntkgp.estimators.base import TableEstimator
-from ntkgp.estimators.calibration import (
-    base_target_scale,
-    best_temperature,
-    mean_probabilities,
-    member_probabilities,
-)
+from ntkgp.estimators.one_hot import best_of, one_hot, target_scale
 from ntkgp.estimators.preparation import holdout
+from ntkgp.predictive.calibration import mean_probabilities, member_probabilities
 
 Model = TypeVar("Model")
+
+
+class Labelled(NamedTuple):
+    """Standardised rows and their labels from 0."""
+
+    x: NDArray[Any]
+    labels: NDArray[np.int64]
+
+
+class Rows(NamedTuple):
+    """What a classifier is trained on, and what sets its temperature."""
+
+    train: Labelled
+    held_out: Labelled
 
 
 class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
@@ -30,8 +40,8 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     kappa_: float
     temperature_: float
 
-    def _check_xy(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Standardised X, and labels from 0."""
+    def _check_xy(self, X: Any, y: Any) -> Rows:
+        """The rows to train on and those held out, standardised by the first."""
         inputs, labels = self._check_training_data(X, y)
         check_classification_targets(labels)
         self.classes_, indices = np.unique(labels, return_inverse=True)
@@ -40,40 +50,37 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
                 "y must have at least two classes to tell apart; it has one class only, "
                 f"{self.classes_[0]!r}."
             )
-        return self._standardise(inputs), indices
+        train, held_out = holdout(len(inputs), self.validation_fraction, self._start(), indices)
+        x = self._standardise(inputs, train)
+        return Rows(*(Labelled(x[rows], indices[rows]) for rows in (train, held_out)))
 
     def _best_fit(
         self,
-        x: NDArray[Any],
-        labels: NDArray[np.int64],
-        rng: np.random.Generator,
+        rows: Rows,
         fit: Callable[[NDArray[Any], NDArray[Any]], Model],
         logits: Callable[[Model, NDArray[Any]], NDArray[Any]],
     ) -> Model:
-        """The model of the best κ, by rows held out for it and for T; sets `kappa_`, `temperature_`.
+        """The model of the best κ; sets `kappa_` and `temperature_`.
 
         Args:
-            x: standardised rows (n, ...).
-            labels: (n,), from 0.
-            rng: draws the rows held out.
+            rows: without rows held out, those of training set T.
             fit: a model of rows and their targets, κ times one-hot.
             logits: z of each member or sample of a model at rows, (k, rows, classes).
         """
-        train, held_out = holdout(len(x), self.validation_fraction, rng, labels)
-        validation = held_out if len(held_out) else train
-        one_hot = np.eye(len(self.classes_))[labels]
-        trials = []
-        for kappa in self._target_scales(can_tune=bool(len(held_out))):
-            model = fit(x[train], kappa * one_hot[train])
-            z = logits(model, x[validation])
-            temperature = best_temperature(z, labels[validation])
-            merit = _merit(mean_probabilities(z, temperature), labels[validation])
-            trials.append((merit, kappa, temperature, model))
-        _, self.kappa_, self.temperature_, best = max(trials, key=lambda trial: trial[0])
-        return best
+        (x, labels), judged = rows.train, rows.held_out if len(rows.held_out.x) else rows.train
+        best = best_of(
+            self._target_scales(can_tune=bool(len(rows.held_out.x))),
+            lambda kappa: fit(x, one_hot(labels, len(self.classes_), kappa)),
+            lambda model: logits(model, judged.x),
+            judged.labels,
+        )
+        self.kappa_, self.temperature_ = best.kappa, best.temperature
+        return best.model
 
     def _target_scales(self, can_tune: bool) -> list[float]:
         """The values of κ to try."""
+        if self._goes_on():
+            return [self.kappa_]
         given, grid = self.target_scale, list(self.target_scale_grid)
         values = grid if given is None else [given]
         if not values or not all(0 < value < float("inf") for value in values):
@@ -88,8 +95,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             )
         if given is not None:
             return values
-        base = base_target_scale(self.zeta_0_, len(self.classes_))
-        return [base * multiple**0.5 for multiple in values]
+        return [target_scale(self.zeta_0_, len(self.classes_), multiple) for multiple in values]
 
     def _logits(self, x: NDArray[Any]) -> NDArray[Any]:
         """z of each member or sample, (k, n, classes)."""
@@ -107,10 +113,3 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         """The most probable class of each row."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
-
-
-def _merit(probabilities: NDArray[Any], labels: NDArray[Any]) -> tuple[float, float]:
-    """Validation accuracy, then negative cross-entropy."""
-    true = probabilities[np.arange(len(labels)), labels]
-    accuracy = float(np.mean(np.argmax(probabilities, axis=1) == labels))
-    return accuracy, float(np.mean(np.log(np.maximum(true, np.finfo(float).tiny))))

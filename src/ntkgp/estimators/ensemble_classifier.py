@@ -10,9 +10,9 @@ from ntkgp.core.storage import storable
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import get_method
 from ntkgp.ensembles.trainers import Trainer
-from ntkgp.estimators.calibration import initial_second_moment
 from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.ensembles import EnsembleEstimator
+from ntkgp.estimators.one_hot import second_moment
 
 
 @storable
@@ -35,7 +35,7 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
             trained, and validation accuracy decides, then validation cross-entropy.
         network, width, depth, activation: as in `EnsembleRegressor`; "auto" is "relu" here.
         learning_rate, min_steps, min_epochs, batch_size, weight_decay, validation_fraction,
-        trainer, random_state, verbose: as in `EnsembleRegressor`.
+        trainer, members_at_once, warm_start, random_state, verbose: as in `EnsembleRegressor`.
 
     Attributes:
         ensemble_: the trained `Ensemble`.
@@ -69,6 +69,8 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         weight_decay: float = 1e-4,
         validation_fraction: float = 0.1,
         trainer: Trainer | None = None,
+        members_at_once: int | None = None,
+        warm_start: bool = False,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -88,18 +90,19 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.trainer = trainer
+        self.members_at_once = members_at_once
+        self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> "EnsembleClassifier":
         """Train the ensemble on rows X and classes y (n,)."""
         method = get_method(self.method)
-        x, labels = self._check_xy(X, y)
-        rng = self._start()
+        rows = self._check_xy(X, y)
         net, *_ = self._candidates(len(self.classes_))
-        self.zeta_0_ = initial_second_moment(net, method, x, self.seed_)
+        self.zeta_0_ = second_moment(net, method, rows.train.x, self.seed_)
         train = partial(self._train, net, noise_std=self.noise_std)
-        self.ensemble_ = self._best_fit(x, labels, rng, train, _outputs)
+        self.ensemble_ = self._best_fit(rows, train, _outputs)
         return self
 
     def _logits(self, x: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""What both ensemble estimators share: how their members are trained."""
+"""What both ensemble estimators share: how their members are trained, and how an ensemble grows."""
 
 from typing import Any
 
@@ -6,9 +6,8 @@ from numpy.typing import NDArray
 
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.fit import fit
-from ntkgp.ensembles.methods import get_method
-from ntkgp.ensembles.trainers import Trainer
-from ntkgp.ensembles.trainers.default import decaying_adam
+from ntkgp.ensembles.methods import Method, get_method
+from ntkgp.ensembles.trainers import Trainer, decaying_adam
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import check_counts
 from ntkgp.networks.protocol import Network
@@ -17,7 +16,7 @@ from ntkgp.networks.protocol import Network
 class EnsembleEstimator(TableEstimator):
     """An estimator whose model is an `Ensemble`."""
 
-    method: str
+    method: str | Method
     members: int
     width: int
     learning_rate: float
@@ -26,11 +25,16 @@ class EnsembleEstimator(TableEstimator):
     batch_size: int
     weight_decay: float
     trainer: Trainer | None
+    members_at_once: int | None
+    warm_start: bool
     verbose: bool
     ensemble_: Ensemble
 
     def _sizes(self) -> dict[str, int]:
         return {"width": self.width, **super()._sizes()}
+
+    def _goes_on(self) -> bool:
+        return bool(self.warm_start) and hasattr(self, "ensemble_")
 
     def _trainer(self, n: int) -> Trainer:
         """The user's trainer, or the default one for n rows."""
@@ -50,19 +54,36 @@ class EnsembleEstimator(TableEstimator):
         **options: Any,
     ) -> Ensemble:
         """Members trained on scaled targets; `options` are those of `ntkgp.fit`."""
-        return fit(
+        before = self.ensemble_ if self._goes_on() else None
+        members = _beyond(before, self.members) if before else self.members
+        if before and not members:
+            return before
+        trained = fit(
             net,
             x,
             targets,
             method=self.method,
-            members=self.members,
+            members=members,
             noise_std=noise_std,
-            weight_decay=0.0 if get_method(self.method).anchor else self.weight_decay,
+            weight_decay=self.weight_decay if get_method(self.method).takes_weight_decay else 0.0,
             seed=self.seed_,
             trainer=self._trainer(len(x)),
+            members_at_once=self.members_at_once,
             progress=bool(self.verbose),
             **options,
         )
+        return before + trained if before else trained
 
     def fitted_network(self) -> Network:
         return self.ensemble_.learner.net
+
+
+def _beyond(ensemble: Ensemble, members: int) -> list[int]:
+    """The indices below `members` that an ensemble has not tried yet."""
+    tried = {*ensemble.indices, *ensemble.failed}
+    if members < len(tried):
+        raise ValueError(
+            f"with warm_start members must be at least the {len(tried)} that are trained already; "
+            f"got {members}."
+        )
+    return [i for i in range(members) if i not in tried]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
-from ntkgp.estimators.calibration import mean_prior_var
 from ntkgp.estimators.classification import Classifier
+from ntkgp.estimators.one_hot import second_moment_of_law
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.table import Law, get_law
@@ -82,11 +82,9 @@ class GPClassifier(Classifier):
 
     def fit(self, X: Any, y: Any) -> "GPClassifier":
         """Condition on rows X and classes y (n,)."""
-        law = get_law(self.law)
-        x, labels = self._check_xy(X, y)
-        rng = self._start()
+        rows = self._check_xy(X, y)
         net = require_layers(self._candidates(len(self.classes_))[0])
-        self.zeta_0_ = mean_prior_var(net, law, x)
+        self.zeta_0_ = second_moment_of_law(net, get_law(self.law), rows.train.x)
         conditioned = partial(
             condition,
             net,
@@ -97,7 +95,7 @@ class GPClassifier(Classifier):
             progress=bool(self.verbose),
         )
         sampled = partial(self._sampled, n_samples=self.validation_samples)
-        self.law_ = self._best_fit(x, labels, rng, conditioned, sampled)
+        self.law_ = self._best_fit(rows, conditioned, sampled)
         return self
 
     def _sampled(self, law: ExactLaw, x: NDArray[Any], n_samples: int) -> NDArray[Any]:

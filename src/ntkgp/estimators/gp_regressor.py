@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
-from ntkgp.estimators.preparation import choose
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import condition
@@ -38,7 +37,7 @@ class GPRegressor(Regressor):
 
     Attributes:
         law_: the `ExactLaw`, on standardised data.
-        noise_std_, target_scale_, evidence_: as in `EnsembleRegressor`.
+        noise_std_, y_scaler_, evidence_: as in `EnsembleRegressor`.
 
     >>> X = np.linspace(-1, 1, 30)[:, None]
     >>> model = GPRegressor().fit(X, np.sin(3 * X[:, 0]))
@@ -73,19 +72,18 @@ class GPRegressor(Regressor):
     def fit(self, X: Any, y: Any) -> "GPRegressor":
         """Condition on rows X and targets y, (n,) or (n, targets)."""
         law = get_law(self.law)
-        x, targets = self._check_xy(X, y)
+        inputs, targets = self._check_xy(X, y)
+        self._start()
+        x = self._standardise(inputs, np.arange(len(inputs)))
         nets = [require_layers(net) for net in self._candidates(targets.shape[1])]
-        choice = choose(nets, x, targets, law.trained, self._start(), self._given_noise())
-        self.evidence_ = choice.evidence.log_marginal_likelihood
-        self.target_scale_ = 1 / choice.evidence.scale
-        noise_std = choice.evidence.noise_std
+        net, noise_std = self._choose(nets, x, targets, law)
         self.noise_std_ = noise_std * self.y_scaler_.std
         self.law_ = condition(
-            require_layers(choice.net),
+            net,
             x,
-            targets * self.target_scale_,
+            self.y_scaler_.apply("y", targets),
             law=self.law,
-            noise_std=noise_std * self.target_scale_,
+            noise_std=noise_std,
             jitter=self.jitter,
             solver=self.solver or Cholesky(),
             progress=bool(self.verbose),
@@ -95,22 +93,17 @@ class GPRegressor(Regressor):
     def fitted_network(self) -> Network:
         return self.law_.net
 
-    def _predict_standardised(self, x: NDArray[Any]) -> Normal:
-        return self.law_.predict(x).rescaled(1 / self.target_scale_, 0.0)
+    def _predict(self, x: NDArray[Any]) -> Normal:
+        return self.law_.predict(x)
 
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self.law_.mean(x) / self.target_scale_
+        return self.law_.mean(x)
 
     def _joint(self, x: NDArray[Any]) -> Joint:
-        covariance = self.law_.covariance(x) / self.target_scale_**2
-        outputs = self.law_.y.shape[1]
-        return Joint(
-            self._mean(x),
-            np.repeat(covariance[..., None], outputs, axis=-1),
-            (self.law_.noise_std / self.target_scale_) ** 2,
-        )
+        covariance = np.repeat(self.law_.covariance(x)[..., None], self.law_.y.shape[1], axis=-1)
+        return Joint(self._mean(x), covariance, self.law_.noise_std**2)
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
         functions = self.law_.sample(x, n_samples, seed)
         noise = np.random.default_rng([seed, 1]).standard_normal(functions.shape)
-        return (functions + self.law_.noise_std * noise) / self.target_scale_
+        return functions + self.law_.noise_std * noise

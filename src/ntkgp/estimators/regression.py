@@ -1,5 +1,6 @@
 """What both regressors share: targets standardised, predictions in the user's units."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,10 @@ from sklearn.base import RegressorMixin
 
 from ntkgp.core.memory import require_covariance
 from ntkgp.estimators.base import TableEstimator
-from ntkgp.estimators.preparation import Scaler, seed_of
+from ntkgp.estimators.preparation import choose, seed_of
+from ntkgp.estimators.standardise import Scaler
+from ntkgp.laws.table import Law
+from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
 
 
@@ -24,7 +28,7 @@ class Joint(NamedTuple):
 
 
 class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
-    """Predictions in the user's units from a distribution of the standardised target."""
+    """Predictions in the user's units from what a network says in its own; `y_scaler_` maps the two."""
 
     noise_std: float | None
 
@@ -34,14 +38,28 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return tags
 
     def _check_xy(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Standardised X and y (n, c), and the scale to go back by."""
+        """X as it is, and y (n, c)."""
         inputs, targets = self._check_training_data(X, y, y_numeric=True, multi_output=True)
         self.one_target_ = targets.ndim == 1
-        targets = targets.reshape(len(targets), -1).astype(np.float64)
-        self.y_scaler_ = Scaler.of("y", targets)
-        return self._standardise(inputs), self.y_scaler_.apply("y", targets)
+        return inputs, targets.reshape(len(targets), -1).astype(np.float64)
 
-    def _given_noise(self) -> float | None:
+    def _choose(
+        self, nets: Sequence[Network], x: NDArray[Any], y: NDArray[Any], law: Law
+    ) -> tuple[Network, float]:
+        """The network and σ, in its units, of highest marginal likelihood on the rows to train on.
+
+        Its units are such that the targets have the scale of its prior; `y_scaler_` knows them.
+        """
+        standard = Scaler.of("y", y)
+        targets = standard.apply("y", y)
+        given = self._given_noise(standard)
+        rng = np.random.default_rng([self.seed_, 2])
+        net, evidence = choose(nets, x, targets, law.trained, rng, given)
+        self.evidence_ = evidence.log_marginal_likelihood
+        self.y_scaler_ = standard.stretched(evidence.scale)
+        return net, evidence.noise_std / evidence.scale
+
+    def _given_noise(self, standard: Scaler) -> float | None:
         """σ of standardised targets, if the user gave it."""
         if self.noise_std is None:
             return None
@@ -55,9 +73,10 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
                 "noise_std is one number in the units of one target, and y has several columns: "
                 "leave it None, or fit each column by itself."
             )
-        return float(self.noise_std / self.y_scaler_.std[0])
+        return float(self.noise_std / standard.std[0])
 
-    def _predict_standardised(self, x: NDArray[Any]) -> Normal:
+    def _predict(self, x: NDArray[Any]) -> Normal:
+        """In the network's units, as all below."""
         raise NotImplementedError
 
     def predict_dist(self, X: Any) -> Normal:
@@ -68,8 +87,8 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         with the moments of its members' mixture (Appendix F), and has their predictions in
         `members`. Arrays are (n,) for a one-dimensional y and (n, targets) for several.
         """
-        standardised = self._predict_standardised(self._inputs(X))
-        result = standardised.rescaled(self.y_scaler_.std, self.y_scaler_.mean)
+        predicted = self._predict(self._inputs(X))
+        result = predicted.rescaled(self.y_scaler_.std, self.y_scaler_.mean)
         return result.first_output() if self.one_target_ else result
 
     def predict(
@@ -102,20 +121,20 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return np.moveaxis(self._in_units(samples), 0, -1)
 
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Standardised mean (n, c), with no work for the variance where that can be had."""
+        """Mean (n, c), with no work for the variance where that can be had."""
         raise NotImplementedError
 
     def _joint(self, x: NDArray[Any]) -> Joint:
-        """The standardised function at all rows together."""
+        """The function at all rows together."""
         raise NotImplementedError
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
-        """Standardised observations (n_samples, n, c)."""
+        """Observations (n_samples, n, c)."""
         raise NotImplementedError
 
-    def _in_units(self, standardised: NDArray[Any]) -> NDArray[Any]:
-        """Standardised values (..., n, c) in the user's units and shape."""
-        values = self.y_scaler_.std * standardised + self.y_scaler_.mean
+    def _in_units(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values (..., n, c) in the user's units and shape."""
+        values = self.y_scaler_.undo(values)
         return values[..., 0] if self.one_target_ else values
 
     def _mean_and_covariance(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

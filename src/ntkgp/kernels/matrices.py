@@ -17,7 +17,7 @@ from ntkgp.core.typing import Metric
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 
 BLOCK_BYTES = 256 * 2**20
-"""Working memory of one block, beyond inputs and result, as estimated from its largest covariance."""
+"""Working memory of one block beyond inputs and result, estimated from its largest covariance."""
 
 _BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
 _TILE = 128
@@ -62,8 +62,8 @@ def ntk(
         diagonal: only the values at (x, x), as a vector, computed without any n x n array.
         metric: "prior" for J Λ Jᵀ, the paper's Θ in either parameterisation; "gradient" for J Jᵀ,
             which plain gradient descent follows (the two differ in standard parameterisation).
-        dtype: np.float32 or np.float64; by default that of the inputs. float64 works whatever
-            `jax_enable_x64` says, and leaves it as it was.
+        dtype: np.float32 or np.float64; by default that of the inputs. float64 needs no
+            `jax_enable_x64`, and does not change it.
         block_bytes: working memory beyond the result.
 
     Returns:
@@ -241,8 +241,8 @@ def block_side(
 ) -> int:
     """Rows of one of the equal blocks into which n inputs are cut.
 
-    Half of block_bytes holds the covariances of two blocks, half the inputs of both; where one
-    row is too much for that, it is one row.
+    Half of block_bytes is for the covariances of a pair of blocks, half for the inputs of both. A
+    block has at least one row, even where that is too much.
     """
     item = np.dtype(dtype).itemsize
     by_covariances = (block_bytes / 2 / (_BUFFERS * net.entries_per_pair() * item)) ** 0.5
@@ -258,7 +258,7 @@ def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, long
 
 
 def blocks(x: NDArray[Any], side: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Slices of x of one length, so that one compiled program serves all: the last is padded."""
+    """Slices of x, the last padded to the length of the others: one compiled program serves all."""
     for start in range(first, len(x), side):
         rows = slice(start, min(start + side, len(x)))
         missing = side - (rows.stop - start)

@@ -11,9 +11,9 @@ from ntkgp.core.typing import Params, Part, Shape
 
 @runtime_checkable
 class Network(Protocol):
-    """A function of parameters and what the methods must know of it.
+    """A function of parameters, and what the methods must know of it.
 
-    Implementations are hashable, so that they are static under `jax.jit`.
+    Implementations are hashable, so that they can be static under `jax.jit`.
     """
 
     @property

@@ -22,6 +22,8 @@ def mlp(
 ) -> LayeredNetwork:
     """A multi-layer perceptron with `depth` hidden layers; the defaults are the paper's Figure 1.
 
+    Weights have the standard parameterisation; `parameterization="ntk"` gives the other.
+
     >>> net = mlp(1, width=64)
     >>> net.apply(net.init(jax.random.key(0)), jnp.zeros((3, 1))).shape
     (3, 1)
@@ -46,8 +48,12 @@ def myrtle(
 ) -> LayeredNetwork:
     """The Myrtle convolutional network of Shankar et al. (2020), depth 5, 7 or 10.
 
-    3x3 SAME convolutions in three groups, 2x2 average pooling after the first two,
-    then pooling over the whole image and a dense readout.
+    3x3 SAME convolutions in three groups, with 2x2 average pooling after the first two, then
+    pooling over the whole image and a dense readout. Weights have the standard parameterisation;
+    `parameterization="ntk"` gives the other.
+
+    >>> myrtle((8, 8, 3), depth=5, channels=4).output_dim
+    10
     """
     if depth not in _MYRTLE_CONVS:
         raise ValueError(f"myrtle comes in depths {sorted(_MYRTLE_CONVS)}; got depth={depth!r}.")

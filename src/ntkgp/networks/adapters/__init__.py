@@ -1,25 +1,27 @@
 """Networks written elsewhere, made Bayesian in one line: plain functions, Flax, Equinox.
 
-Each adapter gives a `Network`, which `ntkgp.fit` takes as it takes the library's own:
+Each adapter gives a `Network`, which `ntkgp.fit` trains like the library's own:
 
     from_functions(init, apply, input_shape)    a pair of functions
     from_flax(module, input_shape)              a module of flax.linen
     from_nnx(make, input_shape)                 a function that makes a module of flax.nnx
     from_equinox(make, input_shape)             a function that makes a module of Equinox
 
-All take the same two options, and the same syntax of paths to parameters (`ntkgp.adapters.paths`):
+All take the same two options, which name parameters by paths as in `adapters/paths.py`:
 
 `readout` names θ^{L+1}, the last linear layer. Left out, it is found by experiment: it is the part
-of the parameters in which the output is linear (`ntkgp.adapters.readout`).
+of the parameters in which the output is linear (`adapters/readout.py`).
 
 `prior_var` gives prior variances λ. Left out, they are those of the module's own initialiser
-(`ntkgp.adapters.prior`). The prior of the methods is N(0, Λ), so an initialiser that is not Gaussian,
-such as Equinox's uniform one, counts by its variance: at large width its draws and Gaussian ones
-give functions of one law.
+(`adapters/prior.py`). The prior of the methods is N(0, Λ). An initialiser that is not Gaussian, such
+as Equinox's uniform one, counts by its variance: at large width it gives functions of the same law.
 
-Parameters that every initialisation sets to one value, such as biases at 0 or the scales of a
-normalisation at 1, have the prior variance 0 and are held fixed, with a warning that says so.
-Give them a variance, `prior_var={"*bias": 0.05**2}`, and they are drawn about that value and trained.
+Some parameters have one value in every initialisation, such as biases at 0 or the scales of a
+normalisation at 1. Their prior variance is 0, so they are held fixed, and a warning says so. Give
+them a variance, `prior_var={"*bias": 0.05**2}`, and they are drawn about that value and trained.
+
+An adapted network can be pickled if its adapter's arguments can: module-level functions and classes,
+not lambdas. Opening the pickle calls the adapter again.
 """
 
 from ntkgp.networks.adapters.equinox import from_equinox as from_equinox

@@ -29,8 +29,8 @@ def from_nnx(
 ) -> AdaptedNetwork:
     """A network from a function that makes a `flax.nnx.Module`.
 
-    A module of nnx holds its parameters, and every member needs a draw of its own; so the adapter
-    takes what makes a module, not a module.
+    A module of nnx holds its parameters, and every member needs a draw of its own. So the adapter
+    takes a function that makes a module, not a module.
 
     Args:
         make: `nnx.Rngs` → a module that maps a batch (n, *input_shape) to (n, outputs).

@@ -18,13 +18,14 @@ from ntkgp.core.typing import Params, Shape
 from ntkgp.networks.adapters.paths import by_path, listed, matching
 
 PriorVar = Mapping[str, float | int] | Callable[[str, Any], float | int | None]
-"""Prior variances by pattern, where the last that matches counts; or a function of a leaf's path and
-of its shape and dtype, that returns None where it leaves λ to the initialiser."""
+"""Prior variances by pattern, of which the last that matches counts. Or a function of a leaf's path
+and of its shape and dtype; it returns None to leave λ to the initialiser."""
 
 _NUMBERS, _FEWEST_DRAWS, _MOST_DRAWS = 2**22, 16, 1024
-_LAW_Z = 4.0  # standard errors within which a mean square is taken for that of a law,
-_GIVEN_Z = 6.0  # beyond which a given variance is not the initialiser's,
-_MEAN_Z = 8.0  # and beyond which its mean is not 0: of Student's t, 15 degrees of freedom or more
+# In standard errors:
+_LAW_Z = 4.0  # a mean square within this of a law's variance is taken for it,
+_GIVEN_Z = 6.0  # a given variance beyond this is not the initialiser's,
+_MEAN_Z = 8.0  # a mean beyond this is not 0 (Student's t, 15 degrees of freedom or more).
 
 
 class PriorEstimated(UserWarning):
@@ -34,7 +35,7 @@ class PriorEstimated(UserWarning):
 class ConstantParameters(UserWarning):
     """Some parameters are the same in every draw of the initialiser, and are held fixed.
 
-    Mind that a ReLU network with all its biases held at 0 is 0 at x = 0, prior and posterior alike.
+    A ReLU network whose biases are all held at 0 is 0 at x = 0, before training and after.
     """
 
 
@@ -172,8 +173,8 @@ def variance_scaling(shape: Shape) -> tuple[float, ...]:
     """Variances that common initialisers give a kernel of shape (..., fan in, fan out).
 
     1 (NTK parameterisation), 1/fan_in (LeCun), 2/fan_in (He), 2/(fan_in + fan_out) (Glorot); the
-    fans of a convolution count its window. That a mean square agrees with one of them makes this
-    the exact form of the estimate; it is never further from it than the sampling error.
+    fans of a convolution count its window. Where a mean square agrees with one of them, up to the
+    sampling error, this takes the place of the estimate.
 
     >>> variance_scaling((3, 3, 4, 12))
     (1.0, 0.027777777777777776, 0.05555555555555555, 0.013888888888888888)
@@ -190,7 +191,7 @@ def moments(
 ) -> dict[str, Moments]:
     """Moments of every leaf over 16 to 1,024 draws, the fewer the larger the network.
 
-    One draw after another, so that two are kept and one is compiled.
+    A loop draws one after another: memory holds two draws, and one is compiled.
     """
     total = sum(leaf.size for leaf in shapes.values())
     n_draws = int(np.clip(_NUMBERS // max(1, total), _FEWEST_DRAWS, _MOST_DRAWS))
@@ -223,7 +224,7 @@ def _moments(last: NDArray[Any], statistics: NDArray[Any]) -> Moments:
 
 
 def warn_of_priors(leaves: Sequence[Leaf], prior_var: PriorVar | None, stacklevel: int) -> None:
-    """Say which leaves are held fixed and which λ are estimates, where the user did not choose it."""
+    """Warn of leaves that are held fixed and of λ that are estimates, unless the user chose so."""
     given = given_variances(prior_var, {leaf.path: leaf for leaf in leaves})
     constant = [leaf.path for leaf in leaves if not leaf.var and leaf.path not in given]
     if constant:

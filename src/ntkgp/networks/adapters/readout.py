@@ -1,9 +1,8 @@
 """The readout θ^{L+1}, found by experiment: the parameters in which the output is linear.
 
-f(x, θ) = W h(x, θ^{≤L}) + b is 0 where W and b are 0, and additive in them. At a general point in
-parameter space, with no bias at 0, other layers fail one or the other: what follows them adds its
-bias, or is not linear. Where several layers pass, as in a deep linear network without biases, the
-readout cannot be told, and must be named.
+f(x, θ) = W h(x, θ^{≤L}) + b is 0 where W and b are 0, and additive in them. Any other layer fails one
+of these tests at a general point, where no bias is 0: what follows it adds a bias, or is not linear.
+Where several layers pass, as in a deep linear network without biases, the user must name the readout.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -51,7 +51,7 @@ def own_ntk_scale(
     """Weights of ⟨x, x'⟩ and of 1 in the NTK of this layer's own parameters.
 
     With metric "prior" these are σ_W²/fan_in and σ_b² in either parameterisation: J Λ Jᵀ does not
-    know how the prior is spread over parameter scale and forward factor.
+    depend on whether a scale is in the prior or in the forward pass.
     """
     if metric == "prior" or parameterization == "ntk":
         return Scales(w_std**2 / fan_in, b_std**2)

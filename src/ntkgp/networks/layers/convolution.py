@@ -1,15 +1,15 @@
 """The convolution as a function of images and weights, with derivatives that a CPU does quickly.
 
-XLA computes the weights' gradient as a convolution whose filter is the whole image, several times
-slower on a CPU than the forward pass; and inside its loops only convolutions that are stored as
-(images, height, width, channels) with (height, width, in, out) are quick, others many times slower.
+XLA computes the weights' gradient as a convolution whose filter is the whole image. On a CPU that is
+several times slower than the forward pass. Inside XLA's loops only one storage is quick, images as
+(n, height, width, channels) and weights as (height, width, in, out); others are many times slower.
 So the derivative is stated here,
 
     d(x * w) = dx * w + x * dw,
 
-with each term written such that its transpose, which is all that reverse mode runs, is quick: the
-first becomes a convolution stored as above, the second a product of matrices. Only transposable
-operations of JAX occur, so that every mode of differentiation, `vmap` and `jit` work as usual.
+and each term is written so that its transpose is quick, which is all that reverse mode runs. The
+first becomes a convolution in that storage, the second a product of matrices. All operations are
+JAX's own and transposable: every mode of differentiation, `vmap` and `jit` work as usual.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from ntkgp.networks.layers.windows import Pair
 Pads = tuple[Pair, Pair]
 
 _CHUNK_BYTES = 2**24
-"""Copies of the images made at once: they should stay in cache, and be few beside the images."""
+"""Size of the copies of images made at once: they should stay in the processor's cache."""
 
 
 def convolution(x: Array, w: Array, strides: Pair, pads: Pads) -> Array:

@@ -19,7 +19,8 @@ class Erf(Activation):
     E[φφ]   = 2/π · asin(2 cov / √((1 + 2 v1)(1 + 2 v2)))
     E[φ'φ'] = 4/π / √((1 + 2 v1)(1 + 2 v2) - 4 cov²)
 
-    The last root is taken of 1 + 2(v1 + v2) + 4(v1 v2 - cov²), exact for equal points of any size.
+    The last root is computed from 1 + 2(v1 + v2) + 4(v1 v2 - cov²), which loses no digits where
+    the two points are equal, however large.
     """
 
     def phi(self, x: Array) -> Array:

@@ -41,7 +41,8 @@ class PiecewiseLinear(Activation):
 def _cosine(cov: Array, scale: Array) -> Array:
     """cov / scale within [-1, 1]; 1 where rounding cannot tell it from 1.
 
-    Equal points must have the angle 0, not √eps. So must the origin, whose kernel is 0 in any case.
+    Equal points must have the angle 0, not √eps. The origin gets the angle 0 too: its kernel is 0
+    whatever the angle.
     """
     cos = jnp.maximum(cov / jnp.where(scale > 0, scale, 1), -1)
     equal = cos > 1 - 4 * jnp.finfo(cos.dtype).eps

@@ -11,13 +11,8 @@ import ntkgp
 from helpers import without_kernel
 from ntkgp import METHODS, Mixture
 from ntkgp.ensembles.member import Baselearner, member_keys
-from ntkgp.estimators.calibration import (
-    base_target_scale,
-    best_noise_std,
-    best_temperature,
-    initial_second_moment,
-    mean_probabilities,
-)
+from ntkgp.estimators.one_hot import second_moment, target_scale
+from ntkgp.predictive.calibration import best_noise_std, best_temperature, mean_probabilities
 
 X = np.random.default_rng(0).normal(size=(6, 3))
 
@@ -34,7 +29,7 @@ def test_zeta_0_is_the_second_moment_of_untrained_members(method):
         return (learner.predict(theta, member, jnp.asarray(X, jnp.float32)) ** 2).mean()
 
     sample = np.array([squares(index) for index in range(400)])
-    expected = initial_second_moment(net, METHODS[method], X)
+    expected = second_moment(net, METHODS[method], X)
     std_error = sample.std() / len(sample) ** 0.5
     assert abs(sample.mean() - expected) < 5 * std_error
     assert abs(sample.mean() - 2 * expected) > 5 * std_error  # the control
@@ -44,12 +39,12 @@ def test_zeta_0_of_a_network_without_a_kernel_is_estimated_by_draws():
     net = ntkgp.mlp(3, 2, width=64)
     adapted = without_kernel(net)
     method = METHODS["ntkgp-param"]
-    exact, estimated = (initial_second_moment(n, method, X) for n in (net, adapted))
+    exact, estimated = (second_moment(n, method, X) for n in (net, adapted))
     assert estimated == pytest.approx(exact, rel=0.5)
 
 
 def test_scaled_one_hot_targets_have_the_second_moment_zeta_0():
-    kappa = base_target_scale(1.7, 10)
+    kappa = target_scale(1.7, 10)
     targets = kappa * np.eye(10)[np.arange(10)]
     assert np.mean(targets**2) == pytest.approx(1.7)
 

@@ -1,56 +1,13 @@
-"""What is set after training or before it from the data alone: target scale, temperature, noise."""
+"""What held-out rows set: the temperature of class probabilities, the noise of predictions."""
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from ntkgp.core.search import minimise
-from ntkgp.ensembles.member import Baselearner, member_keys
-from ntkgp.ensembles.methods import Method
-from ntkgp.kernels.matrices import kernel_matrix
-from ntkgp.laws.evidence import has_cheap_kernel
-from ntkgp.laws.table import Law, get_law
-from ntkgp.networks.layered import LayeredNetwork
-from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Mixture
-
-_DRAWS, _ROWS = 16, 256
-
-
-def mean_prior_var(net: LayeredNetwork, law: Law, x: NDArray[Any]) -> float:
-    """ζ₀ of an exact law: the mean over x of k(x, x), its prior kernel's diagonal."""
-    return float(np.mean(kernel_matrix(net, law.prior, np.asarray(x, np.float64), diagonal=True)))
-
-
-def initial_second_moment(net: Network, method: Method, x: NDArray[Any], seed: int = 0) -> float:
-    """ζ₀: the mean square of the baselearners' outputs before training (Appendix H).
-
-    That of the method's law, the mean of Θ(x, x) for the NTKGP methods, where the network has a
-    kernel that is cheap; twice that for methods that add a second network to the
-    first (Appendix E). Else the mean over a few rows of x, outputs and a few draws.
-    """
-    if has_cheap_kernel(net):
-        times = 2 if method.anchor == "zero" else 1
-        return times * mean_prior_var(net, get_law(method.law), x)
-    learner = Baselearner(net, method, noise_std=1.0)
-    rows = np.linspace(0, len(x) - 1, min(len(x), _ROWS)).astype(int)
-    inputs = jnp.asarray(x[rows], jnp.float32)
-
-    @jax.jit
-    def square(index: jax.Array) -> jax.Array:
-        theta, member = learner.draw(member_keys(seed, index))
-        return jnp.mean(learner.predict(theta, member, inputs) ** 2)
-
-    return float(np.mean([square(index) for index in range(_DRAWS)]))
-
-
-def base_target_scale(zeta_0: float, n_classes: int) -> float:
-    """κ = √(C ζ₀): one-hot targets κ e_c then have the second moment ζ₀ of the untrained outputs."""
-    return (n_classes * zeta_0) ** 0.5
 
 
 def member_probabilities(logits: NDArray[Any], temperature: float) -> NDArray[Any]:

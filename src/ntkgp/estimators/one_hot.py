@@ -1,0 +1,111 @@
+"""Classification by regression on scaled one-hot targets (Section 3.5, Appendix H): the one pipeline.
+
+Targets are κ e_c. κ is √(C ζ₀) times a factor to choose, with ζ₀ the mean square of the model's outputs
+before training. Rows held out set the temperature T, and decide between factors. The classifiers and the
+experiments on images both go this way.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp.ensembles.member import Baselearner, member_keys
+from ntkgp.ensembles.methods import Method
+from ntkgp.kernels.matrices import kernel_matrix
+from ntkgp.laws.evidence import has_cheap_kernel
+from ntkgp.laws.table import Law, get_law
+from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.protocol import Network
+from ntkgp.predictive.calibration import best_temperature, mean_probabilities
+
+Model = TypeVar("Model")
+_DRAWS, _ROWS = 16, 256
+
+
+def second_moment_of_law(net: LayeredNetwork, law: Law, x: NDArray[Any]) -> float:
+    """ζ₀ of an exact law: the mean over x of k(x, x), its prior kernel's diagonal."""
+    return float(np.mean(kernel_matrix(net, law.prior, np.asarray(x, np.float64), diagonal=True)))
+
+
+def second_moment(net: Network, method: Method, x: NDArray[Any], seed: int = 0) -> float:
+    """ζ₀ of a method: the mean square of its baselearners' outputs before training (Appendix H).
+
+    Where the network has a cheap kernel it is that of the method's law, once for each draw of the
+    prior that a baselearner starts from. Else it is a mean over a few rows of x, outputs and draws.
+    """
+    if has_cheap_kernel(net):
+        return method.prior_draws * second_moment_of_law(net, get_law(method.law), x)
+    learner = Baselearner(net, method, noise_std=1.0)
+    rows = np.linspace(0, len(x) - 1, min(len(x), _ROWS)).astype(int)
+    inputs = jnp.asarray(x[rows], jnp.float32)
+
+    @jax.jit
+    def square(index: jax.Array) -> jax.Array:
+        theta, member = learner.draw(member_keys(seed, index))
+        return jnp.mean(learner.predict(theta, member, inputs) ** 2)
+
+    return float(np.mean([square(index) for index in range(_DRAWS)]))
+
+
+def target_scale(zeta_0: float, n_classes: int, kappa2_multiple: float = 1.0) -> float:
+    """κ = √(multiple · C ζ₀): with 1 the targets κ e_c have the second moment ζ₀ of untrained outputs."""
+    return (kappa2_multiple * n_classes * zeta_0) ** 0.5
+
+
+def one_hot(labels: NDArray[Any], n_classes: int, kappa: float) -> NDArray[np.float64]:
+    """κ e_c for each label c from 0, (n, classes)."""
+    return kappa * np.eye(n_classes)[labels]
+
+
+class Merit(NamedTuple):
+    """How good class probabilities are: by accuracy, of equals by likelihood."""
+
+    accuracy: float
+    log_likelihood: float
+    """Mean over rows."""
+
+
+class Calibrated(NamedTuple, Generic[Model]):
+    """A trained model, and how rows held out found it."""
+
+    merit: Merit
+    kappa: float
+    temperature: float
+    model: Model
+
+
+def calibrated(logits: NDArray[Any], labels: NDArray[Any]) -> tuple[float, Merit]:
+    """The temperature for held-out logits (k, n, classes), and how good the model is with it."""
+    temperature = best_temperature(logits, labels)
+    probabilities = mean_probabilities(logits, temperature)
+    true = probabilities[np.arange(len(labels)), labels]
+    return temperature, Merit(
+        accuracy=float(np.mean(np.argmax(probabilities, axis=1) == labels)),
+        log_likelihood=float(np.mean(np.log(np.maximum(true, np.finfo(float).tiny)))),
+    )
+
+
+def best_of(
+    kappas: Iterable[float],
+    train: Callable[[float], Model],
+    logits: Callable[[Model], NDArray[Any]],
+    labels: NDArray[Any],
+) -> Calibrated[Model]:
+    """The model of the κ that does best on rows held out.
+
+    Args:
+        kappas: the values to try.
+        train: a model on the targets κ e_c.
+        logits: its z of each member or sample on the rows held out, (k, rows, classes).
+        labels: of these rows, from 0.
+    """
+    trials = []
+    for kappa in kappas:
+        model = train(kappa)
+        temperature, merit = calibrated(logits(model), labels)
+        trials.append(Calibrated(merit, kappa, temperature, model))
+    return max(trials, key=lambda trial: trial.merit)

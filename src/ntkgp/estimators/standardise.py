@@ -1,0 +1,68 @@
+"""The one standardiser: between the user's units and the network's."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntkgp.core.storage import storable
+
+FAR = 1e6
+"""Training standard deviations from the mean beyond which float32 overflows in a network's square."""
+
+
+@storable
+class Scaler(NamedTuple):
+    """values = mean + std · standardised.
+
+    >>> scaler = Scaler.of("X", np.array([[1.0, 5.0], [3.0, 5.0]]))
+    >>> scaler.apply("X", np.array([[1.0, 5.0]]))
+    array([[-1.,  0.]])
+    """
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, name: str, values: NDArray[Any], by_column: bool = True) -> "Scaler":
+        """Mean and standard deviation of each column, or of all values together.
+
+        A constant column gets its own magnitude for a standard deviation, and 1 if it is zero.
+        """
+        axis = 0 if by_column else None
+        size = np.max(np.abs(values), axis=axis, keepdims=True)
+        if np.max(size) > 1e100:
+            raise ValueError(
+                f"{name} has values up to {np.max(size):.1g}, whose squares overflow. Rescale it."
+            )
+        if np.any((size > 0) & (size < 1e-100)):
+            raise ValueError(
+                f"{name} has values of {np.min(size[size > 0]):.1g} at the most, whose squares "
+                "vanish. Rescale it."
+            )
+        unit = np.where(size > 0, size, 1.0)
+        mean = unit * np.mean(values / unit, axis=axis, keepdims=True)
+        std = unit * np.std(values / unit, axis=axis, keepdims=True)
+        constant = std <= 1e-12 * unit
+        return cls(mean[0], np.where(constant, unit, std)[0])
+
+    def apply(self, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Values in the network's units, or an error about one that is far from all of training's."""
+        with np.errstate(over="ignore"):
+            scaled = (values - self.mean) / self.std
+        far = np.abs(scaled) > FAR
+        if far.any():
+            row = int(np.argwhere(far.reshape(len(far), -1).any(axis=1))[0, 0])
+            raise ValueError(
+                f"{name} has a value more than {FAR:g} training standard deviations from the "
+                f"training mean, first in row {row}. Check its units, or clip it."
+            )
+        return np.asarray(scaled, np.float64)
+
+    def undo(self, standardised: NDArray[Any]) -> NDArray[Any]:
+        """The values again."""
+        return self.mean + self.std * standardised
+
+    def stretched(self, factor: float) -> "Scaler":
+        """The same with a unit that is `factor` times as large."""
+        return Scaler(self.mean, factor * self.std)
