@@ -324,7 +324,7 @@ def test_a_law_of_unknown_kernels_is_refused(wrong):
 
 def test_a_network_without_a_kernel_is_refused():
     net = without_kernel(ARCHITECTURES["erf"])
-    with pytest.raises(TypeError, match=r"LayeredNetwork.*got AdaptedNetwork.*ensembles"):
+    with pytest.raises(TypeError, match=r"LayeredNetwork.*got AdaptedNetwork.*ensemble"):
         condition(net, np.zeros((3, 3)), np.zeros(3))
 
 
