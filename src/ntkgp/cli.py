@@ -101,8 +101,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    with suppress(OSError):  # where nothing can be kept, it is compiled again
-        ntkgp.keep_compiled()
     with suppress(RuntimeError):  # where JAX has begun already, it keeps the devices it has
         jax.config.update("jax_num_cpu_devices", os.cpu_count())
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"

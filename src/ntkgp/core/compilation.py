@@ -1,30 +1,70 @@
 """Compiled programs kept on disk, so that a new process need not compile them again."""
 
 import os
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import jax
 
 from ntkgp.core.files import cache_dir
 
+_MOST_BYTES = 2**30
+
 
 def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
     """Let JAX keep what it compiles in a directory, and find it there from then on.
 
-    The `ntkgp` command does so; in a program of your own, call it once at the start. It sets two
-    options of JAX for the whole process. A directory that JAX was given before, by its own options
-    or by JAX_COMPILATION_CACHE_DIR, stays.
+    ntkgp does so by itself when it first computes something. Call this to choose the directory, or
+    to keep what your own code compiles before. It sets two options of JAX for the whole process. A
+    directory that JAX was given before, by its own options or by JAX_COMPILATION_CACHE_DIR, stays.
+
+    To keep nothing, set the environment variable NTKGP_COMPILED to `off`; any other value is the
+    directory to use.
 
     Args:
-        directory: by default `compiled` in the directory of data sets (`ntkgp.data.cache_dir`).
+        directory: by default `compiled` in the directory of data sets (`ntkgp.data.cache_dir`),
+            whose oldest files go when it holds more than a gibibyte.
 
     Returns:
         The directory that is used.
     """
     if already := jax.config.values["jax_compilation_cache_dir"]:
         return Path(already)
-    chosen = Path(directory) if directory is not None else cache_dir() / "compiled"
-    chosen.mkdir(parents=True, exist_ok=True)
+    named = os.environ.get("NTKGP_COMPILED")
+    chosen = Path(directory or named or cache_dir() / "compiled").expanduser()
+    chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _drop_oldest(chosen, _MOST_BYTES)
     jax.config.update("jax_compilation_cache_dir", str(chosen))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    _look_again()
     return chosen
+
+
+@cache
+def keep_by_default() -> None:
+    """Keep what is compiled from now on, unless the user wants none of it or it cannot be kept."""
+    if os.environ.get("NTKGP_COMPILED") != "off":
+        with suppress(OSError):
+            keep_compiled()
+
+
+def _look_again() -> None:
+    """JAX decides at its first compilation whether it has a directory; that may lie behind us."""
+    from jax.experimental.compilation_cache import compilation_cache
+
+    compilation_cache.reset_cache()
+
+
+def _drop_oldest(directory: Path, most_bytes: int) -> None:
+    """Delete the oldest files until the others are half of what is allowed."""
+    found = [(file.stat().st_mtime, file.stat().st_size, file) for file in directory.iterdir()]
+    total = sum(size for _, size, _ in found)
+    if total <= most_bytes:
+        return
+    for _, size, file in sorted(found):
+        if total <= most_bytes / 2:
+            return
+        with suppress(OSError):  # another process may have it deleted already
+            file.unlink()
+        total -= size

@@ -11,6 +11,7 @@ from jax import Array
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from ntkgp.core.arrays import padded_length
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member, TrainingSet, member_keys
 
@@ -42,16 +43,6 @@ class Data(NamedTuple):
     def weight(self) -> Float[Array, " rows"]:
         """1 for examples, 0 for the rows after them."""
         return (jnp.arange(len(self.x)) < self.n).astype(self.y.dtype)
-
-
-def padded_length(n: int) -> int:
-    """n rounded up to one of four lengths an octave: at most a quarter more.
-
-    >>> [padded_length(n) for n in (3, 20, 67, 1000, 1_100_000)]
-    [3, 20, 80, 1024, 1310720]
-    """
-    step = 2 ** max(0, (n - 1).bit_length() - 3)
-    return -(-n // step) * step
 
 
 class Problem(NamedTuple):

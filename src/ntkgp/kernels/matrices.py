@@ -12,7 +12,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ntkgp.core.arrays import check_inputs, precision
+from ntkgp.core.arrays import check_inputs, padded_length, precision
+from ntkgp.core.compilation import keep_by_default
 from ntkgp.core.typing import Metric
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 
@@ -21,6 +22,7 @@ BLOCK_BYTES = 256 * 2**20
 
 _BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
 _TILE = 128
+_FEW = 1024  # rows up to which compiling another size costs more than computing rows too many
 
 
 class KernelMatrices(NamedTuple):
@@ -114,6 +116,7 @@ def _evaluate(
 
 def check_metric(metric: Metric) -> None:
     """Refuse what is no metric."""
+    keep_by_default()
     if metric not in ("prior", "gradient"):
         raise ValueError(f'metric must be "prior" or "gradient"; got {metric!r}.')
 
@@ -248,12 +251,13 @@ def block_side(
     by_covariances = (block_bytes / 2 / (_BUFFERS * net.entries_per_pair() * item)) ** 0.5
     by_inputs = block_bytes / 4 / (prod(net.input_shape) * item)
     n_blocks = ceil(n / max(1, int(min(by_covariances, by_inputs))))
-    return ceil(n / n_blocks)
+    return padded_length(n) if n_blocks == 1 and n <= _FEW else ceil(n / n_blocks)
 
 
 def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, longest: int) -> int:
     """Rows whose own covariances and inputs fit into block_bytes, at least one."""
     entries = _BUFFERS * net.entries_per_pair() + prod(net.input_shape)
+    longest = padded_length(longest) if longest <= _FEW else longest
     return max(1, min(longest, block_bytes // (entries * np.dtype(dtype).itemsize)))
 
 

@@ -1,0 +1,54 @@
+"""Compiled programs are kept for the next process, by default, within bounds, and not against one's will."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ntkgp.core.compilation import _drop_oldest
+
+CODE = "import numpy as np, ntkgp; ntkgp.ntk(ntkgp.mlp(2, depth=1), np.ones((3, 2)))"
+
+
+def run(folder, code=CODE, **variables):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "NTKGP_"))}
+    variables = {"NTKGP_DATA": str(folder)} | variables
+    subprocess.run([sys.executable, "-c", code], env=kept | variables, check=True)
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_programs_are_kept_by_default_even_if_jax_has_compiled_before(tmp_path):
+    before = "import jax; jax.jit(lambda x: x + 1)(1.0);"
+    names = run(tmp_path, before + CODE)
+    assert any("_block" in name for name in names)
+    assert (tmp_path / "compiled").stat().st_mode & 0o077 == 0  # nobody else's business
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"NTKGP_COMPILED": "off"}, {"JAX_COMPILATION_CACHE_DIR": "elsewhere"}],
+    ids=["off", "jax-s-own"],
+)
+def test_the_user_s_word_counts(tmp_path, variables):
+    chosen = {
+        name: value.replace("elsewhere", str(tmp_path / "x")) for name, value in variables.items()
+    }
+    (tmp_path / "data").mkdir()
+    assert run(tmp_path / "data", **chosen) == []
+
+
+def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert run(tmp_path, NTKGP_DATA=str(tmp_path / "file")) == ["file"]
+
+
+def test_the_oldest_programs_go_first(tmp_path):
+    for age in range(6):
+        file = tmp_path / f"program-{age}"
+        file.write_bytes(bytes(100))
+        os.utime(file, (1000 - age, 1000 - age))
+    _drop_oldest(tmp_path, 600)
+    assert len(list(tmp_path.iterdir())) == 6  # not above the limit
+    _drop_oldest(tmp_path, 599)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["program-0", "program-1"]
