@@ -1,4 +1,4 @@
-"""Compiled programs are kept for the next process, by default, within bounds, and not against one's will."""
+"""Compiled programs are kept for the next process, within bounds, and not against the user's will."""
 
 import os
 import subprocess

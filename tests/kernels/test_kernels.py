@@ -74,9 +74,9 @@ def test_each_symmetric_block_is_computed_once(monkeypatch):
 def test_no_block_is_larger_than_its_budget(monkeypatch):
     net, shapes, original = ntkgp.myrtle((8, 8, 3), depth=5, channels=2), [], kernel_module._block
 
-    def spy(net, x1, x2, which, metric):
-        shapes.append(len(x1) * len(x2) * net.entries_per_pair() * 8)
-        return original(net, x1, x2, which, metric)
+    def spy(wanted, x1, x2):
+        shapes.append(len(x1) * len(x2) * wanted.net.entries_per_pair() * 8)
+        return original(wanted, x1, x2)
 
     monkeypatch.setattr(kernel_module, "_block", spy)
     ntkgp.ntk(net, inputs_for(net, 5), block_bytes=2**20)
@@ -89,9 +89,10 @@ def test_compiled_memory_is_within_the_budget(name, dtype):
     """XLA's own count of the temporary memory of one block."""
     net = {**ARCHITECTURES, "myrtle": ntkgp.myrtle((8, 8, 3), depth=5, channels=2)}[name]
     side = kernel_module.block_side(net, dtype, 10**6, 2**24)
+    wanted = kernel_module.Wanted(net, ("nngp", "ntk"))
     with kernel_module.precision(dtype):
         x = jax.ShapeDtypeStruct((side, *net.input_shape), dtype)
-        compiled = kernel_module._block.lower(net, x, x, ("nngp", "ntk"), "prior").compile()
+        compiled = kernel_module._block.lower(wanted, x, x).compile()
     assert side > 1
     assert compiled.memory_analysis().temp_size_in_bytes < 2**24
 
@@ -108,12 +109,14 @@ def test_float64_needs_no_flag_and_changes_none():
     assert jnp.ones(1, float).dtype == jnp.float32
 
 
-def test_a_second_call_of_the_same_shape_compiles_nothing():
+def test_a_second_call_of_about_the_same_shape_compiles_nothing():
     net = ntkgp.mlp(2, width=9)
-    ntkgp.ntk(net, inputs_for(net, 6))
+    ntkgp.ntk(net, inputs_for(net, 66))
     compiled = kernel_module._block._cache_size()
-    ntkgp.ntk(ntkgp.mlp(2, width=9), inputs_for(net, 6, seed=1))
+    ntkgp.ntk(ntkgp.mlp(2, width=9), inputs_for(net, 79, seed=1))
     assert kernel_module._block._cache_size() == compiled
+    ntkgp.ntk(net, inputs_for(net, 81))  # the control: another length
+    assert kernel_module._block._cache_size() == compiled + 1
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,19 @@ class KernelMatrices(NamedTuple):
 Which = Literal["nngp", "ntk"]
 
 
+class Wanted(NamedTuple):
+    """Some kernels of a network; hashable, so static under `jax.jit`."""
+
+    net: LayeredNetwork
+    which: tuple[Which, ...]
+    metric: Metric = "prior"
+
+
 def kernel_matrices(
     net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
 ) -> KernelMatrices:
     """𝒦 and Θ together, for little more than the cost of one; options as in `ntk`."""
-    return KernelMatrices(*_evaluate(net, x1, x2, ("nngp", "ntk"), **options))
+    return KernelMatrices(*_evaluate(net, ("nngp", "ntk"), x1, x2, **options))
 
 
 def nngp(
@@ -86,94 +94,81 @@ def kernel_matrix(
     net: LayeredNetwork, which: Which, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
 ) -> NDArray[Any]:
     """𝒦(x1, x2) or Θ(x1, x2) by its name, as a `Law` has it; options as in `ntk`."""
-    return _evaluate(net, x1, x2, (which,), **options)[0]
+    return _evaluate(net, (which,), x1, x2, **options)[0]
 
 
 def _evaluate(
     net: LayeredNetwork,
+    which: tuple[Which, ...],
     x1: ArrayLike,
     x2: ArrayLike | None,
-    which: tuple[Which, ...],
     *,
     diagonal: bool = False,
     metric: Metric = "prior",
     dtype: DTypeLike | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> list[NDArray[Any]]:
+    keep_by_default()
     require_layers(net)
     check_metric(metric)
     if diagonal and x2 is not None:
         raise ValueError("diagonal=True takes one set of inputs, x1; leave x2 out.")
     first = check_inputs("x1", x1, net.input_shape, dtype)
     second = None if x2 is None else check_inputs("x2", x2, net.input_shape, dtype or first.dtype)
+    wanted = Wanted(net, which, metric)
     with precision(first.dtype):
         if diagonal:
-            return _diagonal(net, first, which, metric, block_bytes)
+            return _diagonal(wanted, first, block_bytes)
         if second is None:
-            return _symmetric(net, first, which, metric, block_bytes)
-        return _rectangular(net, first, second, which, metric, block_bytes)
+            return _symmetric(wanted, first, block_bytes)
+        return _rectangular(wanted, first, second, block_bytes)
 
 
 def check_metric(metric: Metric) -> None:
     """Refuse what is no metric."""
-    keep_by_default()
     if metric not in ("prior", "gradient"):
         raise ValueError(f'metric must be "prior" or "gradient"; got {metric!r}.')
 
 
 def _rectangular(
-    net: LayeredNetwork,
-    x1: NDArray[Any],
-    x2: NDArray[Any],
-    which: tuple[Which, ...],
-    metric: Metric,
-    block_bytes: int,
+    wanted: Wanted, x1: NDArray[Any], x2: NDArray[Any], block_bytes: int
 ) -> list[NDArray[Any]]:
-    out = [np.empty((len(x1), len(x2)), x1.dtype) for _ in which]
-    sides = [block_side(net, x1.dtype, len(x), block_bytes) for x in (x1, x2)]
-    fill_rectangle(out, net, x1, x2, which, metric, *sides)
+    out = [np.empty((len(x1), len(x2)), x1.dtype) for _ in wanted.which]
+    side1, side2 = (block_side(wanted.net, x1.dtype, len(x), block_bytes) for x in (x1, x2))
+    fill_rectangle(out, wanted, x1, x2, (side1, side2))
     return out
 
 
 def fill_rectangle(
     out: list[NDArray[Any]],
-    net: LayeredNetwork,
+    wanted: Wanted,
     x1: NDArray[Any],
     x2: NDArray[Any],
-    which: tuple[Which, ...],
-    metric: Metric,
-    side1: int,
-    side2: int,
+    sides: tuple[int, int],
 ) -> None:
     """Write the kernels between x1 and x2 into arrays that are there already, block by block."""
     _fill(
         out,
         (
-            (rows, columns, _block(net, x_rows, x_columns, which, metric))
-            for rows, x_rows in blocks(x1, side1)
-            for columns, x_columns in blocks(x2, side2)
+            (rows, columns, _block(wanted, x_rows, x_columns))
+            for rows, x_rows in blocks(x1, sides[0])
+            for columns, x_columns in blocks(x2, sides[1])
         ),
     )
 
 
-def _symmetric(
-    net: LayeredNetwork,
-    x: NDArray[Any],
-    which: tuple[Which, ...],
-    metric: Metric,
-    block_bytes: int,
-) -> list[NDArray[Any]]:
-    out = [np.empty((len(x), len(x)), x.dtype) for _ in which]
-    side = block_side(net, x.dtype, len(x), block_bytes)
+def _symmetric(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArray[Any]]:
+    out = [np.empty((len(x), len(x)), x.dtype) for _ in wanted.which]
+    side = block_side(wanted.net, x.dtype, len(x), block_bytes)
     _fill(
         out,
         (
-            (rows, columns, _block(net, x_rows, x_columns, which, metric))
+            (rows, columns, _block(wanted, x_rows, x_columns))
             for rows, x_rows in blocks(x, side)
             for columns, x_columns in blocks(x, side, first=rows.start)
         ),
     )
-    for matrix, diagonal in zip(out, _diagonal(net, x, which, metric, block_bytes), strict=True):
+    for matrix, diagonal in zip(out, _diagonal(wanted, x, block_bytes), strict=True):
         _mirror(matrix)
         np.fill_diagonal(matrix, diagonal)  # a matrix product rounds ⟨x, x⟩; this does not
     return out
@@ -194,30 +189,27 @@ def _mirror(matrix: NDArray[Any]) -> None:
         list(pool.map(mirror, range(len(tiles))))
 
 
-def _diagonal(
-    net: LayeredNetwork, x: NDArray[Any], which: tuple[Which, ...], metric: Metric, block_bytes: int
-) -> list[NDArray[Any]]:
-    out = [np.empty(len(x), x.dtype) for _ in which]
-    for rows, x_rows in blocks(x, _diagonal_rows(net, x.dtype, block_bytes, len(x))):
-        values = KernelMatrices(*_diagonal_block(net, x_rows, metric))
-        for vector, name in zip(out, which, strict=True):
-            part = np.asarray(getattr(values, name))[: rows.stop - rows.start]
+def _diagonal(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArray[Any]]:
+    out = [np.empty(len(x), x.dtype) for _ in wanted.which]
+    for rows, x_rows in blocks(x, _diagonal_rows(wanted.net, x.dtype, block_bytes, len(x))):
+        values = _diagonal_block(wanted, x_rows)
+        for vector, own in zip(out, values, strict=True):
+            part = np.asarray(own)[: rows.stop - rows.start]
             _check_finite(part)
             vector[rows] = part
     return out
 
 
-@partial(jax.jit, static_argnums=(0, 3, 4))
-def _block(
-    net: LayeredNetwork, x1: Array, x2: Array, which: tuple[Which, ...], metric: Metric
-) -> list[Array]:
-    k = net.kernel(x1, x2, metric)
-    return [getattr(k, name) for name in which]
+@partial(jax.jit, static_argnums=0)
+def _block(wanted: Wanted, x1: Array, x2: Array) -> list[Array]:
+    k = wanted.net.kernel(x1, x2, wanted.metric)
+    return [getattr(k, name) for name in wanted.which]
 
 
-@partial(jax.jit, static_argnums=(0, 2))
-def _diagonal_block(net: LayeredNetwork, x: Array, metric: Metric) -> tuple[Array, Array]:
-    return net.kernel_diagonal(x, metric)
+@partial(jax.jit, static_argnums=0)
+def _diagonal_block(wanted: Wanted, x: Array) -> list[Array]:
+    k = dict(zip(("nngp", "ntk"), wanted.net.kernel_diagonal(x, wanted.metric), strict=True))
+    return [k[name] for name in wanted.which]
 
 
 def _fill(out: list[NDArray[Any]], pieces: Iterable[tuple[slice, slice, list[Array]]]) -> None:
@@ -250,8 +242,10 @@ def block_side(
     item = np.dtype(dtype).itemsize
     by_covariances = (block_bytes / 2 / (_BUFFERS * net.entries_per_pair() * item)) ** 0.5
     by_inputs = block_bytes / 4 / (prod(net.input_shape) * item)
-    n_blocks = ceil(n / max(1, int(min(by_covariances, by_inputs))))
-    return padded_length(n) if n_blocks == 1 and n <= _FEW else ceil(n / n_blocks)
+    most = max(1, int(min(by_covariances, by_inputs)))
+    if n <= _FEW and padded_length(n) <= most:
+        return padded_length(n)
+    return ceil(n / ceil(n / most))
 
 
 def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, longest: int) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ntkgp.core.arrays import precision
 from ntkgp.core.storage import storable
 from ntkgp.kernels.matrices import (
+    Wanted,
     Which,
     block_side,
     blocks,
@@ -57,9 +58,10 @@ class TrainingKernel:
     def fill(self, panel: Panel) -> None:
         """Write the entries of one panel in place, the diagonal free of rounding."""
         below, right = self.x[panel.start :], self.x[panel.start : panel.stop]
-        sides = [block_side(self.net, self.x.dtype, n) for n in (len(self), len(right))]
+        side1, side2 = (block_side(self.net, self.x.dtype, n) for n in (len(self), len(right)))
         with precision(self.x.dtype):
-            fill_rectangle([panel.entries], self.net, below, right, (self.which,), "prior", *sides)
+            wanted = Wanted(self.net, (self.which,))
+            fill_rectangle([panel.entries], wanted, below, right, (side1, side2))
         diagonal = kernel_matrix(self.net, self.which, right, diagonal=True) + self.shift
         np.fill_diagonal(panel.square, diagonal)
 

@@ -192,7 +192,7 @@ def candidates_of(config: ImagesConfig, choice: Mark) -> list[Mark]:
 def candidate_record(config: ImagesConfig, task: Task, mark: Mark, given: Given) -> Record:
     """How well a small ensemble with this σ_W² and multiple of κ² does on the validation images."""
     members = range(config.tuning_members)
-    ensemble, _ = trained(config, task, mark, mark, members, _TUNING_SEED, given.progress)
+    ensemble, _ = trained(config, task, mark, (members, _TUNING_SEED), given.progress)
     _, merit = calibrated(ensemble.outputs(task.validation.x), task.validation.y)
     return {"validation_accuracy": merit.accuracy, "validation_nll": -merit.log_likelihood}
 
@@ -210,15 +210,14 @@ def choice_record(config: ImagesConfig, mark: Mark, given: Given) -> Record:
 def trained(
     config: ImagesConfig,
     task: Task,
-    mark: Mark,
-    choice: Record,
-    members: range,
-    seed: int,
+    choice: Mark,
+    who: tuple[range, int],
     progress: bool,
 ) -> tuple[Ensemble, float]:
-    """An ensemble on the targets κ e_c, and κ."""
+    """An ensemble on the targets κ e_c, and κ. `who` is its members and their seed."""
+    members, seed = who
     net = config.network(choice["w_var"])
-    method, own = METHODS[mark["method"]], mark["scale"] == "matched"
+    method, own = METHODS[choice["method"]], choice["scale"] == "matched"
     zeta_0 = second_moment(net, method if own else METHODS["ntkgp-param"], task.train.x)
     kappa = target_scale(zeta_0, CLASSES, choice["kappa2_multiple"] if own else 1.0)
     ensemble = fit(
@@ -242,7 +241,7 @@ def ensemble_record(config: ImagesConfig, task: Task, mark: Mark, given: Given) 
     (choice,) = found(given.results["runs"], chosen)
     started = time.perf_counter()
     members, seed = range(config.members), mark["repeat"]
-    ensemble, kappa = trained(config, task, mark, choice, members, seed, given.progress)
+    ensemble, kappa = trained(config, task, mark | choice, (members, seed), given.progress)
     seconds = time.perf_counter() - started
     logits = [ensemble.outputs(x) for x in (task.validation.x, task.test.x, task.outside)]
     sizes = range(1, len(ensemble.indices) + 1)
