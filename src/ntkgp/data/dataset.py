@@ -13,6 +13,9 @@ class Split(NamedTuple):
     y: NDArray[Any]
     """Targets, (n, ...)."""
 
+    def __repr__(self) -> str:
+        return f"<Split of {len(self.x):,} rows {self.x.shape[1:]} {self.x.dtype}>"
+
     def take(self, rows: NDArray[Any] | slice) -> "Split":
         """These rows only, by their numbers, a mask or a slice."""
         return Split(self.x[rows], self.y[rows])
@@ -29,6 +32,8 @@ class Dataset(NamedTuple):
     """A data set in the parts that its makers gave it.
 
     >>> digits = Dataset("digits", {"all": Split(np.zeros((3, 64)), np.arange(3))})
+    >>> digits
+    <Dataset digits: all <Split of 3 rows (64,) float64>>
     >>> digits.all.take(slice(2)).y
     array([0, 1])
     >>> digits.train
@@ -44,6 +49,9 @@ class Dataset(NamedTuple):
     """Standard divisions of "all", for tables that have them."""
     columns: tuple[str, ...] = ()
     """Names of the columns of x, for tables that have them."""
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self.name}: {', '.join(f'{k} {v!r}' for k, v in self.parts.items())}>"
 
     @property
     def train(self) -> Split:

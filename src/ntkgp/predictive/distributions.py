@@ -1,5 +1,6 @@
 """Predictive distributions: a normal at each point, and the mixture that an ensemble is (Appendix F)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,13 @@ from scipy import special
 Floats = NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Normal:
     """Independent normals for n points and c outputs, what is known of f and the noise apart.
 
     >>> p = Normal(mean=np.zeros((3, 1)), epistemic_var=np.full((3, 1), 0.75), noise_var=0.25)
+    >>> p
+    <Normal at 3 points, 1 output>
     >>> low, high = p.interval(0.95)
     >>> np.round(high[0, 0], 2)
     np.float64(1.96)
@@ -28,6 +31,9 @@ class Normal:
     """Variance of an observation around the function."""
     members: Floats | None = None
     """The members' means (k, n, c), where the normal sums up an ensemble."""
+
+    def __repr__(self) -> str:
+        return f"<Normal at {_points(len(self.mean))}, {_outputs_in_words(self.mean.shape[1:])}>"
 
     @property
     def var(self) -> Floats:
@@ -83,13 +89,15 @@ class Normal:
         return self.std
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mixture:
     """A uniform mixture of the members' normals, p(y|x) = 1/K Σ_k N(μ_k(x), σ²_k(x)).
 
     `moment_matched` gives the single normal by which the paper summarises it.
 
     >>> p = Mixture(means=np.array([[[-1.0]], [[1.0]]]), noise_vars=0.5)
+    >>> p
+    <Mixture of 2 normals at 1 point, 1 output>
     >>> p.mean.item(), p.epistemic_var.item(), p.var.item()
     (0.0, 1.0, 1.5)
     """
@@ -98,6 +106,10 @@ class Mixture:
     """μ_k, (k, n, c)"""
     noise_vars: Floats | float = 0.0
     """σ²_k, broadcastable to (k, n, c)."""
+
+    def __repr__(self) -> str:
+        k, n, *outputs = self.means.shape
+        return f"<Mixture of {k} normals at {_points(n)}, {_outputs_in_words(outputs)}>"
 
     @property
     def mean(self) -> Floats:
@@ -179,6 +191,16 @@ class Mixture:
                 "noise_vars > 0, or use moment_matched()."
             )
         return stds
+
+
+def _points(n: int) -> str:
+    return f"{n:,} point{'' if n == 1 else 's'}"
+
+
+def _outputs_in_words(shape: Sequence[int]) -> str:
+    """Of arrays with an axis for outputs, or without."""
+    count = shape[0] if shape else 1
+    return f"{count} output{'s' if count > 1 else ''}"
 
 
 def _observed(y: ArrayLike, shape: tuple[int, ...]) -> Floats:

@@ -166,16 +166,18 @@ class Descent:
 
 
 def shuffled(key: Array, problem: Problem) -> Array:
-    """All rows, examples in random order first: `jax.random.permutation`'s way, for n that is traced.
+    """All rows, examples in random order first: `jax.random.permutation` for an n that is traced.
 
-    Sorting by 32 random bits may meet equal ones, so long tables are sorted more than once.
+    Rows are sorted by 32 random bits. These may be equal, so long tables are sorted twice. The sort
+    is stable, so rows that are no examples, with the largest key, stay behind.
     """
-    rows = jnp.arange(len(problem.data.x))
-    filled_up = rows >= problem.data.n
-    for _ in range(1 if len(rows) <= 1625 else 2):  # the number of its rounds, too
+    positions = jnp.arange(len(problem.data.x))
+    rows = positions
+    for _ in range(1 if len(rows) <= 1625 else 2):  # as many times as `permutation` does
         key, bits_key = jax.random.split(key)
         bits = jax.random.bits(bits_key, rows.shape)
-        _, _, rows = jax.lax.sort((filled_up, bits, rows), num_keys=2)
+        keys = jnp.where(positions < problem.data.n, bits, ~jnp.zeros_like(bits))
+        _, rows = jax.lax.sort_key_val(keys, rows)
     return rows
 
 
