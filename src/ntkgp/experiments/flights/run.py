@@ -44,7 +44,7 @@ class FlightsConfig:
     w_std: float = 1.0
     b_std: float = 0.05
     weight_decay: float = 1e-4
-    """Of deep ensembles."""
+    """For deep ensembles only."""
 
     def __post_init__(self) -> None:
         check(self, may_be_zero=("weight_decay", "b_std"))

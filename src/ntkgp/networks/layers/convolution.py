@@ -58,7 +58,7 @@ def _derivative(
     (x, w), (dx, dw) = primals, tangents
     z = _with_own_derivative(x, w, strides, pads)
     dz = jnp.zeros_like(z)
-    if not isinstance(dx, SymbolicZero):  # it is zero for the first layer, whose inputs are the data
+    if not isinstance(dx, SymbolicZero):  # zero for the first layer's inputs, the data
         dz = dz + _linear_in_images(dx, w, strides, pads)
     if not isinstance(dw, SymbolicZero):
         dz = dz + _linear_in_weights(x, dw, strides, pads)
