@@ -150,7 +150,7 @@ def cholesky(
 
 def _diagnosis(what: str, panels: Panels, mean_diagonal: float) -> str:
     dtype = panels.entries.dtype
-    # Rounding moves the eigenvalues by n · eps · trace at the most.
+    # Rounding moves the eigenvalues by at most n · eps · trace.
     enough = max(4 * panels.n**2 * float(np.finfo(dtype).eps), 1e-10) * mean_diagonal
     return (
         f"{what} ({panels.n}x{panels.n}) is not positive definite in {dtype}; its mean diagonal is "

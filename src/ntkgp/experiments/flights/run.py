@@ -174,7 +174,7 @@ FLIGHTS = Experiment(
     contents={
         # τ of the figure, in units of 1/variance of the standardised target
         "precision_thresholds": lambda config: rounded(np.geomspace(0.1, 1000, 81)),
-        # the most confident share of the rows, on which there is an error too
+        # shares of the most confident rows, whose error is recorded too
         "kept_shares": lambda config: rounded(np.arange(100, 0, -1) / 100),
     },
     may_grow=("methods", "repeats"),

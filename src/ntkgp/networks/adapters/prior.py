@@ -47,7 +47,7 @@ class Leaf:
     shape: Shape
     dtype: Any
     constant: NDArray[Any] | None
-    """Its value in every draw of the initialiser, where there is one."""
+    """Its value in every draw of the initialiser, if it has one."""
     var: float
     """λ. Where it is 0, the leaf is held at its constant."""
     relative_error: float | None = None
