@@ -19,7 +19,7 @@ def precision(dtype: DTypeLike) -> AbstractContextManager[Any]:
 def check_inputs(
     name: str, x: ArrayLike, input_shape: Shape, dtype: DTypeLike | None = None
 ) -> NDArray[Any]:
-    """Inputs as a finite float array (n, *input_shape), or an error in words."""
+    """Inputs as a finite float array (n, *input_shape), or an error that names the argument."""
     array = np.asarray(x)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be an array of numbers; got dtype {array.dtype}.")

@@ -19,7 +19,7 @@ def require(needed: int, what: str, instead: str) -> None:
 
 
 def require_covariance(rows: int, matrices: int, other_bytes: int = 0) -> None:
-    """Go on if that many float64 matrices, rows x rows, fit beside the rest, else raise."""
+    """Go on if that many float64 matrices, rows x rows, fit besides the rest, else raise."""
     require(
         8 * matrices * rows**2 + other_bytes,
         f"the covariance between {rows:,} rows",

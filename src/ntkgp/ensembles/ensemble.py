@@ -43,7 +43,7 @@ class Ensemble:
     theta: Params
     """Trained parameters θ̂, each leaf (k, ...)."""
     member: Member
-    """What each member needs beside θ̂ to predict, each leaf (k, ...)."""
+    """What each member needs besides θ̂ to predict, each leaf (k, ...)."""
     losses: NDArray[Any]
     """(k, rounds): the loss in each round of training: the mean over its steps, with the regulariser
     at the start of the round. It is σ²/N times the objective of Algorithms 1 to 3, or 1/N times for

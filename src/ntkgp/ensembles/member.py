@@ -63,7 +63,7 @@ class Baselearner:
     """A network trained by a method, with observation noise of standard deviation noise_std.
 
     Under `jax.jit` the numbers are traced and the rest is static: another noise_std compiles
-    nothing anew.
+    nothing.
     """
 
     net: Network

@@ -63,7 +63,7 @@ class Draw(NamedTuple):
     batch_key: Array
     augmentation_key: Array
     delta: Float[Array, "*k rows outputs"] | None = None
-    """δ on the training inputs, where it is kept."""
+    """δ on the training inputs, if it is kept."""
 
 
 def draw_members(learner: Baselearner, seed: int, indices: Sequence[int], y: Array) -> Draw:

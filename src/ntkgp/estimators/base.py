@@ -41,7 +41,7 @@ class TableEstimator(SavedEstimator):
         return self.x_scaler_.apply("X", X)
 
     def _inputs(self, X: Any) -> NDArray[np.float64]:
-        """New X on the scale of training, or an error in words."""
+        """New X on the scale of training, or an error that names X."""
         check_is_fitted(self)
         _refuse_early("X", X)
         try:

@@ -14,7 +14,7 @@ from ntkgp.report.section import Section
 
 
 class Given(NamedTuple):
-    """What a run may use beside its configuration and its mark."""
+    """What a run may use besides its configuration and its mark."""
 
     results: Results
     """The results file so far: its axes, and the records of earlier runs."""
@@ -52,7 +52,7 @@ class Experiment:
     report: Callable[[Results], Section]
     """Tables, figures and claims of a results file. It draws, and writes nothing."""
     contents: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    """What the file holds beside the runs, each entry a function of the configuration.
+    """What the file holds besides the runs, each entry a function of the configuration.
 
     These are above all the axes of figures: runs are recorded and drawn by the axes in their file.
     """

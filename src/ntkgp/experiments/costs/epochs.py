@@ -28,7 +28,7 @@ def epoch_of(
 ) -> Callable[[], None]:
     """A function that trains all members for one more epoch, as `fit` does, on n random rows.
 
-    δ is computed beforehand, or in every step where it is not `cached`.
+    δ is computed beforehand, or in every step if it is not `cached`.
     """
     import optax
 

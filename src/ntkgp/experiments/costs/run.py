@@ -123,7 +123,7 @@ def forward_operations(net: LayeredNetwork, method: str, batch_size: int) -> flo
 
 
 def working_bytes(net: LayeredNetwork, method: str, batch_size: int) -> dict[str, int]:
-    """Memory that a member's gradient takes beside parameters and data: mostly activations."""
+    """Memory for a member's gradient besides parameters and data: mostly activations."""
     learner, theta, member, kept = one_member(net, method, batch_size)
 
     def gradient(theta: Params, member: Member, batch: TrainingSet) -> Params:

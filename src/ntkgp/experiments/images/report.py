@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import matplotlib.axes
 
 SIZES = (1, 3)
-"""Sizes of ensembles whose entropies are drawn, beside the whole ones."""
+"""Sizes of ensembles whose entropies are drawn, besides the whole ones."""
 
 
 def report(results: Results, sets: tuple[str, str], makers: Sequence[MakeClaim]) -> Section:

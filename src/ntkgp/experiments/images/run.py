@@ -288,7 +288,7 @@ def law_record(config: ImagesConfig, task: Task, given: Given, solver: Solver) -
 
 
 def residual(law: ExactLaw) -> float:
-    """Largest |(Θ + σ²I) w - y| / max |y| over 500 rows, each computed anew from the kernel."""
+    """Largest |(Θ + σ²I) w - y| / max |y| over 500 rows, each computed again from the kernel."""
     x, weights, y = law.x, law.weights, law.y
     some = np.random.default_rng(1).choice(len(x), min(len(x), 500), replace=False)
     rows = ntk(law.net, x[some], x)
