@@ -36,7 +36,6 @@ def parsed(
     """The options given; tiny results never replace others unless --out says so."""
     options = parser.parse_args(arguments)
     options.out = options.out or Path("runs/tiny" if options.tiny else out)
-    options.out.mkdir(parents=True, exist_ok=True)
     return options
 
 
@@ -52,6 +51,22 @@ def run_and_write(
     options = parsed(options_of(doc), arguments)
     chosen = tiny if options.tiny else sizes
     write(name, run(chosen), chosen, options.out)
+
+
+def run_against_pytorch(
+    name: str,
+    doc: str | None,
+    run: Callable[[Any, bool], Rows],
+    sizes: Any,
+    tiny: Any,
+    arguments: Sequence[str] | None,
+) -> None:
+    """The same for one that is told whether to time PyTorch too, which may not be installed."""
+    parser = options_of(doc)
+    parser.add_argument("--ours", action="store_true", help="leave PyTorch out")
+    options = parsed(parser, arguments)
+    chosen = tiny if options.tiny else sizes
+    write(name, run(chosen, not options.ours), chosen, options.out)
 
 
 # Times
@@ -100,6 +115,7 @@ def write(name: str, rows: Rows, sizes: Any, out: Path) -> None:
     print(f"{name}\n{table(rows)}\n")
     contents = {"benchmark": name, "versions": results.versions(), "cores": os.cpu_count()}
     contents |= {"sizes": asdict(sizes), "rows": rows}
+    out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(contents, indent=1) + "\n")
 
 
@@ -128,6 +144,7 @@ def pyplot() -> Any:
 
 def save_figure(figure: Any, path: Path, *kinds: str) -> None:
     """Write files of these kinds, PNG if none is named, and let go of the figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     for kind in kinds or ("png",):
         figure.savefig(path.with_suffix(f".{kind}"), dpi=150)
     pyplot().close(figure)

@@ -26,18 +26,22 @@ GRID = np.linspace(-5, 5, 201)[:, None]
 @dataclass(frozen=True)
 class Sizes:
     widths: tuple[int, int] = (32, 512)
+    depth: int = 2
     members: int = 20
     max_steps: int = ntkgp.GaussNewton().max_steps
 
 
-TINY = Sizes(widths=(2, 2), members=2, max_steps=1)
+TINY = Sizes(widths=(2, 2), depth=1, members=2, max_steps=1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parsed(options_of(__doc__), arguments, out="docs/guide")
     sizes = TINY if options.tiny else Sizes()
     x, y = data()
-    laws = {name: ntkgp.GPRegressor(name, activation="erf").fit(x, y) for name in STYLES}
+    laws = {
+        name: ntkgp.GPRegressor(name, depth=sizes.depth, activation="erf").fit(x, y)
+        for name in STYLES
+    }
     exact = laws["ntkgp"].predict_dist(GRID)
     figure, axes = pyplot().subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     axes[1].sharey(axes[0])
@@ -49,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             activation="erf",
             members=sizes.members,
             width=width,
+            depth=sizes.depth,
             validation_fraction=0,
             trainer=ntkgp.GaussNewton(max_steps=sizes.max_steps),
             random_state=0,

@@ -26,10 +26,12 @@ from ntkgp.kernels.panels import Panel
 from ntkgp.kernels.solvers import Cholesky, CholeskyInverse
 from ntkgp.kernels.training_kernel import TrainingKernel
 
+LAW_ALONE = replace(MNIST.presets["laptop"], methods=())
+
 
 @dataclass(frozen=True)
 class Sizes:
-    experiment: MnistConfig = replace(MNIST.presets["laptop"], methods=())
+    experiment: MnistConfig = LAW_ALONE
     synthetic: int | None = None
     """Random images in place of each of the data sets; None for the data sets."""
     gemm_side: int = 4096

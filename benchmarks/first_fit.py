@@ -101,11 +101,12 @@ def measured_twice(kind: str, tiny: bool) -> Rows:
     """By a process that has all to compile, and by one that finds it compiled."""
     rows = []
     with tempfile.TemporaryDirectory() as compiled:
-        own = {name: os.environ[name] for name in os.environ if "COMPILATION_CACHE" not in name}
+        environment = os.environ | {"NTKGP_COMPILED": compiled}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # which would be used instead
         for cache in ("cold", "warm"):
             found = len(list(Path(compiled).glob("*-cache")))
             arguments = [*(["--tiny"] if tiny else []), "--one", kind]
-            for row in in_new_process(__file__, arguments, own | {"NTKGP_COMPILED": compiled}):
+            for row in in_new_process(__file__, arguments, environment):
                 rows.append({"cache": cache, "programs found": found} | row)
                 print(rows[-1], flush=True)
     return rows
@@ -113,7 +114,7 @@ def measured_twice(kind: str, tiny: bool) -> Rows:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options_of(__doc__)
-    parser.add_argument("--one", choices=KINDS, help="one process' measurement only")
+    parser.add_argument("--one", choices=KINDS, help="what one process measures, and no more")
     options = parsed(parser, arguments)
     sizes = TINY if options.tiny else Sizes()
     if options.one:

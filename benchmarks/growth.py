@@ -23,12 +23,13 @@ LOOKS = {"Cholesky": ("#0072b2", "o", "-"), "ConjugateGradients": ("#d55e00", "s
 class Sizes:
     rows: tuple[int, ...] = (2000, 4000, 8000, 16000)
     features: int = 50
+    depth: int = 2
     rows_before: int = 500
     """Conditioned on to compile, which is the idle state."""
     predictions: int = 500
 
 
-TINY = Sizes(rows=(7, 8), features=2, rows_before=8, predictions=8)
+TINY = Sizes(rows=(7, 8), features=2, depth=1, rows_before=8, predictions=8)
 
 
 def measure(sizes: Sizes, solver: str, n: int) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def measure(sizes: Sizes, solver: str, n: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     x = rng.random((n, sizes.features))
     y = np.sin(x.sum(axis=1))
-    net = ntkgp.mlp(sizes.features, activation=Relu(), w_std=2**0.5)
+    net = ntkgp.mlp(sizes.features, depth=sizes.depth, activation=Relu(), w_std=2**0.5)
     before = slice(sizes.rows_before)
     ntkgp.condition(net, x[before], y[before]).predict(x[: sizes.predictions])
     idle = peak_gib()

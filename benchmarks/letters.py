@@ -28,31 +28,6 @@ from ntkgp.experiments import results
 
 # Okabe and Ito's palette; digits and letters differ in grey and in texture too.
 DIGITS, LETTERS = "#0072b2", "#e69f00"
-
-
-@dataclass(frozen=True)
-class Sizes:
-    seeds: int = 3
-    digits: int = 1797
-    ensembles: Mapping[str, int] = field(default_factory=dict)
-    """What ensembles have other than by default."""
-
-
-TINY = Sizes(
-    seeds=2,
-    digits=120,
-    ensembles={"members": 2, "width": 2, "depth": 1, "min_steps": 1, "min_epochs": 1},
-)
-
-
-def models(sizes: Sizes, seed: int) -> dict[str, Any]:
-    ensembles = {
-        method: ntkgp.EnsembleClassifier(method, random_state=seed, **sizes.ensembles)
-        for method in DRAWN
-    }
-    return ensembles | {"ntkgp law": ntkgp.GPClassifier("ntkgp", random_state=seed)}
-
-
 DRAWN = {"ntkgp-param": "NTKGP-param", "deep-ensemble": "deep ensemble"}
 COLUMNS = {  # of a run: heading, digits after the point, factor
     "accuracy": ("accuracy %", 1, 100),
@@ -66,6 +41,23 @@ COLUMNS = {  # of a run: heading, digits after the point, factor
 BINS = np.linspace(0, np.log(10), 24)
 SHOWN_LETTERS = "ACEFHKLNPR"
 TALLEST = 0.2  # share of images; higher bars are cut, and say how high they are
+
+
+@dataclass(frozen=True)
+class Sizes:
+    seeds: int = 3
+    digits: int = 1797
+    depth: int = 2
+    ensembles: Mapping[str, int] = field(default_factory=dict)
+    """What ensembles have other than by default."""
+
+
+TINY = Sizes(
+    seeds=2,
+    digits=120,
+    depth=1,
+    ensembles={"members": 2, "width": 2, "min_steps": 1, "min_epochs": 1},
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -95,6 +87,14 @@ def run(path: Path, sizes: Sizes) -> dict[str, Any]:
             results.save(path, state)
             print(name, seed, record, flush=True)
     return state
+
+
+def models(sizes: Sizes, seed: int) -> dict[str, Any]:
+    shared = {"depth": sizes.depth, "random_state": seed}
+    ensembles = {
+        method: ntkgp.EnsembleClassifier(method, **shared, **sizes.ensembles) for method in DRAWN
+    }
+    return ensembles | {"ntkgp law": ntkgp.GPClassifier("ntkgp", **shared)}
 
 
 def split(sizes: Sizes, seed: int) -> list[NDArray[Any]]:

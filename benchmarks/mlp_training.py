@@ -14,7 +14,7 @@ from functools import partial
 import jax
 
 import ntkgp
-from common import Rows, best_seconds, options_of, parsed, write
+from common import Rows, best_seconds, run_against_pytorch
 from ntkgp.experiments.costs.epochs import epoch_of
 from ntkgp.networks.layers import Relu
 
@@ -117,12 +117,8 @@ def run(sizes: Sizes, with_torch: bool) -> Rows:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = options_of(__doc__)
-    parser.add_argument("--ours", action="store_true", help="leave PyTorch out")
-    options = parsed(parser, arguments)
     jax.config.update("jax_num_cpu_devices", 2)  # before JAX starts
-    sizes = TINY if options.tiny else Sizes()
-    write("mlp_training", run(sizes, with_torch=not options.ours), sizes, options.out)
+    run_against_pytorch("mlp_training", __doc__, run, Sizes(), TINY, arguments)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import ntkgp
-from common import Rows, best_seconds, options_of, parsed, write
+from common import Rows, best_seconds, run_against_pytorch
 from ntkgp.experiments.costs.epochs import epoch_of
 
 W_STD, B_STD = 2**0.5, 0.01
@@ -87,11 +87,7 @@ def run(sizes: Sizes, with_torch: bool) -> Rows:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = options_of(__doc__)
-    parser.add_argument("--ours", action="store_true", help="leave PyTorch out")
-    options = parsed(parser, arguments)
-    sizes = TINY if options.tiny else Sizes()
-    write("myrtle", run(sizes, with_torch=not options.ours), sizes, options.out)
+    run_against_pytorch("myrtle", __doc__, run, Sizes(), TINY, arguments)
 
 
 if __name__ == "__main__":

@@ -30,14 +30,13 @@ from ntkgp.experiments import results
 from ntkgp.experiments.experiment import run
 from ntkgp.experiments.toy import run as toy
 
-PAPER, LAPTOP = (replace(toy.TOY.presets[name], repeats=1) for name in ("paper", "laptop"))
+PAPER, LAPTOP = toy.TOY.presets["paper"], toy.TOY.presets["laptop"]
+TRAINED = replace(PAPER, methods=tuple(name for name in PAPER.methods if not METHODS[name].linear))
 
 
 @dataclass(frozen=True)
 class Sizes:
-    paper: toy.ToyConfig = replace(
-        PAPER, methods=tuple(name for name in PAPER.methods if not METHODS[name].linear)
-    )
+    paper: toy.ToyConfig = TRAINED
     """Trained by gradient descent."""
     laptop: toy.ToyConfig = LAPTOP
     """Whose solver is the fast one."""
