@@ -62,7 +62,7 @@ def test_relative_links_lead_somewhere(document):
     assert not dead_links(document.read_text(), document.parent)
 
 
-@pytest.mark.parametrize("name", ["notation.md", "paper-map.md"])
+@pytest.mark.parametrize("name", ["architecture.md", "notation.md", "paper-map.md"])
 def test_there_are_references_to_check(name):
     assert len(REFERENCE.findall((ROOT / "docs" / name).read_text())) > 20
 

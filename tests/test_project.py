@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +15,7 @@ import pytest
 import ntkgp
 
 SOURCE = Path(ntkgp.__file__).parent
+PICTURE = Path(__file__).parents[1] / "docs" / "architecture.md"
 MAY_IMPORT = {
     "core": set(),
     "predictive": {"core"},
@@ -87,6 +89,56 @@ def test_what_may_be_imported_has_no_cycle():
     TopologicalSorter(MAY_IMPORT).prepare()
     with pytest.raises(CycleError):
         TopologicalSorter(MAY_IMPORT | {"core": {"cli"}}).prepare()
+
+
+def reduced(graph):
+    """Without the arrows that others imply: a → c goes where a → b → ... → c stays."""
+
+    def below(here):
+        return set().union(graph[here], *map(below, graph[here]))
+
+    return {here: there - set().union(*map(below, there)) for here, there in graph.items()}
+
+
+def drawn(text):
+    """The arrows of a mermaid graph, from lines such as `laws --> kernels & predictive`."""
+    picture = re.search(r"```mermaid\n(.*?)```", text, re.DOTALL).group(1)
+    found = {name: set() for name in re.findall(r"^ *(\w+)\[", picture, re.MULTILINE)}
+    for here, there in re.findall(r"^ *(\w+) --> ([\w &]+)$", picture, re.MULTILINE):
+        found[here] |= set(there.split(" & "))
+    return found
+
+
+def test_arrows_that_others_imply_are_left_out():
+    graph = {"a": {"b", "c", "d"}, "b": {"c"}, "c": set(), "d": {"c"}}
+    assert reduced(graph) == {"a": {"b", "d"}, "b": {"c"}, "c": set(), "d": {"c"}}
+
+
+def test_the_picture_of_the_folders_is_that_of_the_imports():
+    """docs/architecture.md draws every folder, and every arrow that no others imply."""
+    picture = drawn(PICTURE.read_text())
+    assert picture == reduced({here: there - {"__version__"} for here, there in arrows().items()})
+    assert picture == reduced(MAY_IMPORT)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("laws --> kernels & predictive", "laws --> kernels"),  # an arrow is missing
+        ("report --> core", "report --> core & experiments"),  # one too many
+        ("report[", "reports["),  # another folder
+    ],
+)
+def test_a_wrong_picture_is_reported(line, instead):
+    text = PICTURE.read_text()
+    assert line in text
+    with pytest.raises((AssertionError, KeyError)):
+        assert drawn(text.replace(line, instead)) == reduced(MAY_IMPORT)
+
+
+def test_each_folder_has_its_line():
+    rows = re.findall(r"^\| `(\w+?)(?:/|\.py)` \|", PICTURE.read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(MAY_IMPORT)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))

@@ -22,7 +22,7 @@ from ntkgp.experiments.experiment import run
 from ntkgp.report.page import write_page
 
 EXPECTED = (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory, FloatingPointError)
-"""Errors that are about what the user gave, or has, and say so in words."""
+"""Errors about the user's input, files or machine, whose message says enough."""
 HEADING = "Bayesian Deep Ensembles via the Neural Tangent Kernel: what was reproduced"
 
 
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.command(arguments) or 0)
-    except BrokenPipeError:  # the reader of what is printed, such as head, has seen enough
+    except BrokenPipeError:  # whoever reads our output, such as head, has stopped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except EXPECTED as error:
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    with suppress(RuntimeError):  # where JAX has begun already, it keeps the devices it has
+    with suppress(RuntimeError):  # JAX has started already, and keeps its devices
         jax.config.update("jax_num_cpu_devices", os.cpu_count())
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
     try:
@@ -119,7 +119,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
-    """What has its data; 1 if something that has them failed."""
+    """Run every experiment whose data are there; return 1 if one of them failed."""
     settings = _by_experiment(arguments.set)
     configs = {name: _configured(name, arguments, settings.get(name, [])) for name in EXPERIMENTS}
     notes, failed = [], False
@@ -148,7 +148,7 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
 
 
 def _get_data(name: str) -> None:
-    """Get what the experiment needs, or say all that is missing."""
+    """Get the data sets of an experiment, or name all that are missing."""
     missing = []
     for data_set in EXPERIMENTS[name].needs:
         try:
@@ -204,7 +204,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _write_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -> None:
-    """Write figures and a page into a folder, and print the tables, what is where and the notes."""
+    """Write figures and a page into a folder; print the tables, the paths and the notes."""
     parts, skipped = reports.read(paths, EXPERIMENTS)
     page = write_page(HEADING, parts, out, notes)
     for part in parts:

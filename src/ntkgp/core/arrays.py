@@ -1,4 +1,4 @@
-"""Arrays of numbers: checked where they come in, computed in one precision, cut into batches of rows."""
+"""Arrays of numbers: input checks, a scope for one precision, batches of rows."""
 
 from contextlib import AbstractContextManager, nullcontext
 from math import ceil
@@ -19,7 +19,7 @@ def precision(dtype: DTypeLike) -> AbstractContextManager[Any]:
 def check_inputs(
     name: str, x: ArrayLike, input_shape: Shape, dtype: DTypeLike | None = None
 ) -> NDArray[Any]:
-    """Inputs as a finite float array (n, *input_shape), or an error in words."""
+    """Inputs as a finite float array (n, *input_shape), or an error that names the argument."""
     array = np.asarray(x)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be an array of numbers; got dtype {array.dtype}.")
@@ -51,7 +51,7 @@ def row_batches(n: int, size: int = 4096) -> list[slice]:
 
 
 def padded_length(n: int) -> int:
-    """n rounded up to one of four lengths an octave: at most a quarter more.
+    """n rounded up to one of four lengths per octave, at most a quarter more.
 
     Arrays filled up to such a length share compiled programs with their neighbours.
 

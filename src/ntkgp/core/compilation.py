@@ -20,18 +20,18 @@ def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
     """Let JAX keep what it compiles in a directory, and find it there from then on.
 
     ntkgp does so by itself when it first computes something. Call this to choose the directory, or
-    to keep what your own code compiles before. It sets two options of JAX for the whole process. A
-    directory that JAX was given before, by its own options or by JAX_COMPILATION_CACHE_DIR, stays.
+    to keep what your own code compiles earlier. It sets two options of JAX for the whole process.
+    If JAX has a directory already, by its own options or JAX_COMPILATION_CACHE_DIR, that one stays.
 
     To keep nothing, set the environment variable NTKGP_COMPILED to `off`; any other value is the
     directory to use.
 
     Args:
-        directory: by default `compiled` in the directory of data sets (`ntkgp.data.cache_dir`),
-            whose oldest files go when it holds more than a gibibyte.
+        directory: by default `compiled` in the directory of data sets (`ntkgp.data.cache_dir`). Its
+            oldest files are deleted when it holds more than a gibibyte.
 
     Returns:
-        The directory that is used.
+        The directory in use.
     """
     if already := jax.config.values["jax_compilation_cache_dir"]:
         return Path(already)
@@ -76,14 +76,14 @@ def _drop_programs_above(most_maps: int) -> None:
 
 
 def _look_again() -> None:
-    """JAX decides at its first compilation whether it has a directory; that may lie behind us."""
+    """Let JAX look for the directory again: it looks once, at its first compilation."""
     from jax.experimental.compilation_cache import compilation_cache
 
     compilation_cache.reset_cache()
 
 
 def _drop_oldest(directory: Path, most_bytes: int) -> None:
-    """Delete the oldest files until the others are half of what is allowed."""
+    """Delete the oldest files until the rest take half of what is allowed."""
     found = [(file.stat().st_mtime, file.stat().st_size, file) for file in directory.iterdir()]
     total = sum(size for _, size, _ in found)
     if total <= most_bytes:
@@ -91,6 +91,6 @@ def _drop_oldest(directory: Path, most_bytes: int) -> None:
     for _, size, file in sorted(found):
         if total <= most_bytes / 2:
             return
-        with suppress(OSError):  # another process may have it deleted already
+        with suppress(OSError):  # another process may have deleted it already
             file.unlink()
         total -= size

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all; and where the ones that can be made again are kept."""
+"""Files that are written whole or not at all, and the cache directory."""
 
 import os
 import sys
@@ -12,8 +12,7 @@ from typing import BinaryIO
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends without an error.
 
-    A reader, or a killed run, never sees half a file; after an error, such as a full disk, what was
-    there before is there still.
+    Nobody ever reads half a file. After an error, such as a full disk, the old file is still there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")

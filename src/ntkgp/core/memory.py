@@ -8,7 +8,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 class NotEnoughMemory(MemoryError):
-    """What was asked for does not fit, known before anything was allocated."""
+    """What was asked for does not fit into memory; nothing has been allocated."""
 
 
 def require(needed: int, what: str, instead: str) -> None:
@@ -19,7 +19,7 @@ def require(needed: int, what: str, instead: str) -> None:
 
 
 def require_covariance(rows: int, matrices: int, other_bytes: int = 0) -> None:
-    """Go on if so many float64 matrices of rows x rows fit beside the rest, else raise."""
+    """Go on if that many float64 matrices, rows x rows, fit besides the rest, else raise."""
     require(
         8 * matrices * rows**2 + other_bytes,
         f"the covariance between {rows:,} rows",
@@ -29,13 +29,13 @@ def require_covariance(rows: int, matrices: int, other_bytes: int = 0) -> None:
 
 
 def available_bytes() -> int | None:
-    """Memory that can be had without swapping, within the limits of a container; None if unknown."""
+    """Free memory without swapping, within a container's limits; None if unknown."""
     known = [value for value in (_of_the_machine(), _of_the_container()) if value is not None]
     return min(known, default=None)
 
 
 def peak_bytes() -> int | None:
-    """The most memory that this process has had at once; None where that cannot be known."""
+    """This process's peak memory; None where the platform does not say."""
     try:
         import resource
     except ModuleNotFoundError:  # no such thing on Windows

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def progress_bar(total: int, description: str, shown: bool) -> Any:
-    """A tqdm bar on standard error, where that is a terminal."""
+    """A tqdm bar on standard error, if that is a terminal."""
     from tqdm.auto import tqdm
 
     # None: shown on a terminal, silent in a log file.
@@ -13,6 +13,6 @@ def progress_bar(total: int, description: str, shown: bool) -> Any:
 
 
 def note(text: str, shown: bool) -> None:
-    """A line on standard error, for those who asked to see progress."""
+    """Print a line on standard error, if progress was asked for."""
     if shown:
         print(text, file=sys.stderr)

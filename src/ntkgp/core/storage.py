@@ -56,7 +56,7 @@ def storable(kind: type[T]) -> type[T]:
     None, paths, tuples, lists, dicts, arrays, and values of storable classes. `load` finds the
     class by its name, so import the module that defines it first.
 
-    A class whose stored form is another than its fields defines one or both of
+    A class that is not stored by its fields defines one or both of
 
         def __to_store__(self) -> dict[str, Any]
         def __from_store__(cls, stored: dict[str, Any], network: Any) -> value    # a classmethod
@@ -103,7 +103,7 @@ def storable_when_imported(modules: Mapping[str, str]) -> None:
 
 
 def is_storable(value: Any) -> bool:
-    """Whether the value's own class is registered; its fields may still hold what is not."""
+    """Whether the value's own class is registered; its fields may still hold values of other classes."""
     return _CLASSES.get(type(value).__name__) is type(value)
 
 
@@ -135,7 +135,7 @@ def pack(value: Any) -> Packed:
 
 
 def unpack(packed: Packed, network: Any = None) -> Any:
-    """What `pack` was given. `network` stands in for one whose code is not in the file."""
+    """The value that `pack` was given. `network` replaces one whose code is not in the file."""
     return _unpack(packed.plain, packed.arrays, network)
 
 
@@ -171,11 +171,11 @@ def _pack_items(items: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[
 
 def _pack_array(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
     if array.dtype.kind in "fiub" and array.dtype.itemsize <= 8:
-        # The layout in memory comes back too: sums in another order round otherwise.
+        # The memory layout is restored too: sums in another order round differently.
         transposed = array.flags.f_contiguous and not array.flags.c_contiguous
         stored = array.T if transposed else np.asarray(array, order="C")
         same = (name for name, kept in arrays.items() if kept is stored)
-        name = next(same, f"array_{len(arrays)}")  # what stands in two places is kept once
+        name = next(same, f"array_{len(arrays)}")  # an array that occurs twice is stored once
         arrays[name] = stored
         return {"kind": "transposed" if transposed else "array", "of": name}
     if array.dtype.kind in "UO" and all(isinstance(item, str) for item in array.ravel()):
@@ -229,10 +229,9 @@ def _array_named(name: Any, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
 
 
 def save(value: Any, directory: str | os.PathLike[str]) -> None:
-    """Write a value into a directory, which is made if need be.
+    """Write a value into a directory, and create that if needed.
 
-    A model that is there already is replaced in one step: a crash or a full disk leaves it as it
-    was.
+    A model that is there already is replaced in one step: a crash or a full disk leaves it whole.
     """
     from safetensors.numpy import save as to_bytes
 
@@ -257,9 +256,9 @@ def load(directory: str | os.PathLike[str], network: Any = None) -> Any:
     """Read what `save` wrote: an estimator, an ensemble or a law.
 
     Args:
-        directory: where it is.
-        network: for a model whose network is not made of ntkgp's layers, and so not in the file:
-            the same `Network`, or function (input_shape, output_dim), that it was made with.
+        directory: the one that `save` wrote into.
+        network: needed if the network is not made of ntkgp's layers, because its code is not in the
+            file: the same `Network`, or function (input_shape, output_dim), as in training.
 
     Nothing in the files is executed. A file that is damaged, edited, newer than this version or
     of another kind is refused with the reason.
@@ -278,12 +277,12 @@ def load(directory: str | os.PathLike[str], network: Any = None) -> Any:
     except WrongNetwork as error:
         raise WrongNetwork(f"the model in {folder} cannot be loaded: {error}") from error
     except (LookupError, TypeError, AttributeError, RecursionError, ValueError) as error:
-        # A file of the right checksum and the wrong content.
+        # The checksum is right and the content wrong.
         raise ValueError(f"the model in {folder} cannot be read: {error}") from error
 
 
 def _write_both(folder: Path, name: str, arrays: bytes, document: bytes) -> None:
-    """Arrays beside the old ones, then the document that names them, then the old ones go."""
+    """First the arrays, beside the old ones; then the document that names them; then delete the old."""
     is_new = not (folder / name).exists()
     _write(folder / name, arrays)
     try:

@@ -1,4 +1,4 @@
-"""The shapes of things: what passes between the modules."""
+"""The types that pass between modules."""
 
 from typing import Any, Literal, NamedTuple
 

@@ -13,11 +13,11 @@ from ntkgp.core.files import replacing
 Arrays = dict[str, NDArray[Any]]
 
 Form = tuple[str, tuple[int | str, ...]]
-"""What an array must be: dtype and shape. A length with a name is the same wherever the name is."""
+"""Dtype and shape of an array. Lengths with the same name must be equal."""
 
 
 class Unreadable(ValueError):
-    """A file in the cache directory is damaged, or something else than its name says."""
+    """A file in the cache directory is damaged, or is not what its name says."""
 
 
 def write(path: Path, arrays: Arrays) -> None:
@@ -27,7 +27,7 @@ def write(path: Path, arrays: Arrays) -> None:
 
 
 def read(path: Path, forms: Mapping[str, Form]) -> Arrays:
-    """The named arrays of a .npz file, each of the form that it must have."""
+    """The named arrays of a .npz file, checked against their forms."""
     with path.open("rb") as file:
         try:
             with NpzFile(file, allow_pickle=False) as contents:
@@ -40,7 +40,7 @@ def read(path: Path, forms: Mapping[str, Form]) -> Arrays:
 
 
 def misfit(arrays: Arrays, forms: Mapping[str, Form]) -> str | None:
-    """What is wrong with the first array of another dtype, shape or length than it must have.
+    """What is wrong with the first array that does not have its form; None if all do.
 
     >>> forms = {"x": ("uint8", ("n", 2)), "y": ("uint8", ("n",))}
     >>> misfit({"x": np.zeros((3, 2), np.uint8), "y": np.zeros(3, np.uint8)}, forms)

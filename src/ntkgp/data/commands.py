@@ -62,7 +62,7 @@ def get_set(name: str, source: Path | None) -> Iterator[str]:
 
 
 def check_sets(names: list[str]) -> Iterator[str]:
-    """One line for each set; sets that are not as they are known end in an error."""
+    """One line for each set; then an error, if one differs from what is known of it."""
     wrong = []
     if not names and not there():
         yield f"nothing is in {cache_dir()}."

@@ -44,7 +44,7 @@ class Dataset(NamedTuple):
 
     name: str
     parts: dict[str, Split]
-    """"train" and "test" where the set comes divided; "all" where it does not."""
+    """"train" and "test" if the set comes divided; "all" if it does not."""
     folds: tuple[Fold, ...] = ()
     """Standard divisions of "all", for tables that have them."""
     columns: tuple[str, ...] = ()

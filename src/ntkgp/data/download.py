@@ -21,8 +21,6 @@ def fetch(downloads: Sequence[Download], folder: Path) -> None:
                 url, checksum, fname=url.rpartition("/")[2], path=folder, progressbar=True
             )
         except (OSError, ValueError) as error:  # no connection, not found; another checksum
-            offline = (
-                type(error).__name__ == "ConnectionError"
-            )  # says a great deal of its inner life
+            offline = type(error).__name__ == "ConnectionError"  # its own message is obscure
             reason = "no connection" if offline else error
             raise OSError(f"could not download {url}: {reason}") from error

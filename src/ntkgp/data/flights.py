@@ -52,7 +52,7 @@ FEATURES = (
 
 
 def complete_rows(flights: Dataset) -> Split:
-    """The flights of which everything is known, in order: eight features, and the delay in minutes.
+    """The flights without missing values, in order: eight features, and the delay in minutes.
 
     x is (n, 8) with the columns `FEATURES`. The age of the plane is 2008 less its year; times of
     day, which are stored as hhmm, become minutes after midnight; all else is as stored.
@@ -79,7 +79,7 @@ def complete_rows(flights: Dataset) -> Split:
 
 
 def make(source: Path, say: Say) -> Arrays:
-    """Columns in the order of month, day and scheduled departure; NaN where nothing is known."""
+    """Rows in the order of month, day and scheduled departure; NaN for missing values."""
     years = read_plane_years(originals.find(source, "plane-data.csv"))
     path = originals.find(source, "2008.csv.bz2", "2008.csv")
     say(f"reading {path}, which takes a minute or two for the whole year")
@@ -135,7 +135,7 @@ def read(path: Path, name: str) -> Dataset:
 
 
 def read_parquet(path: Path) -> Arrays:
-    """The same columns from Parquet: whole numbers, null where nothing is known."""
+    """The same columns from Parquet: whole numbers, null for missing values."""
     try:
         from pyarrow import parquet
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""What the sets of images share: their form in the cache, and statistics to know them by."""
+"""What the sets of images share: their form in the cache, and statistics that identify them."""
 
 from pathlib import Path
 from typing import Any

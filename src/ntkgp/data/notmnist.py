@@ -22,7 +22,7 @@ URL = f"http://yaroslavvb.com/upload/notMNIST/{ARCHIVE}"
 
 
 def make(source: Path, say: Say) -> Arrays:
-    """A balanced test set from folders A to J of PNG files, 18,724 of which can be read.
+    """A balanced test set from folders A to J, with 18,724 readable PNG files.
 
     Of the n readable images of a letter, in the order of their names, those at ⌊in/1000⌋ for i
     from 0 to 999 are taken: no chance, and families of fonts, which have similar names, keep their
@@ -58,7 +58,7 @@ def read_png(content: bytes) -> NDArray[np.uint8] | None:
     try:
         with Image.open(io.BytesIO(content)) as image:
             return np.array(image.convert("L")) if image.size == (28, 28) else None
-    except (OSError, SyntaxError, ValueError):  # what Pillow says of broken files
+    except (OSError, SyntaxError, ValueError):  # what Pillow raises on broken files
         return None
 
 
@@ -74,7 +74,7 @@ def draw(images: dict[str, NDArray[np.uint8]], letter: str, source: Path) -> NDA
 
 
 def facts(data: Dataset) -> Iterator[Fact]:
-    """Which 10,000 images were drawn is not fixed by the set; their mean is, to 5 standard errors."""
+    """The set does not fix which 10,000 images are drawn. It fixes their mean, to 5 standard errors."""
     for label, letter in enumerate(LETTERS):
         yield Fact(f"images of {letter}", int(np.sum(data.test.y == label)), PER_LETTER)
     yield Fact("mean grey value", float(data.test.x.mean()), 108.8, within=2.4)

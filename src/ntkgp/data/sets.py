@@ -25,9 +25,9 @@ SETS: dict[str, Stored | BuiltIn] = {
 def load(name: str, source: str | Path | None = None) -> Dataset:
     """A data set by its name, one of `SETS`, with its arrays as they are stored.
 
-    It is read from the cache directory: the one that the environment variable NTKGP_DATA names, or
-    else the platform's. A set that is not there is put there first, by `get`: made from the
-    original public files at `source`, or downloaded.
+    It is read from the cache directory: the environment variable NTKGP_DATA, or else the platform's.
+    If the set is not there, `get` puts it there: made from the original public files at `source`, or
+    downloaded.
 
     >>> ntkgp.data.load("digits").all.x.shape
     (1797, 64)
@@ -45,8 +45,8 @@ def load(name: str, source: str | Path | None = None) -> Dataset:
 def get(name: str, source: str | Path | None = None, *, say: Say = print) -> Path:
     """Put a data set into the cache directory, and return the path of its file.
 
-    With `source`, a folder or file, it is made from the original public files there, whatever the
-    cache had. Without, it is downloaded if it is not there, where address and checksum are known.
+    With `source`, a folder or file, the set is made from the original public files there, even if it
+    is cached. Without, it is downloaded unless it is cached, if address and checksum are known.
     """
     entry = find(name)
     if isinstance(entry, BuiltIn):
@@ -93,7 +93,7 @@ def cached(entry: Stored) -> Path | None:
 
 
 def read(name: str, entry: Stored, path: Path) -> Dataset:
-    """A set from its file, or what to do about the file."""
+    """A set from its file, or an error that says what to do about the file."""
     try:
         return entry.read(path, name)
     except cache.Unreadable as error:
@@ -101,7 +101,7 @@ def read(name: str, entry: Stored, path: Path) -> Dataset:
 
 
 def check(name: str) -> list[Fact]:
-    """What is known of a data set beside what is in the cache; reading checks dtypes and shapes.
+    """Facts known about a data set, beside what the cache holds; reading checks dtypes and shapes.
 
     Nothing is downloaded.
     """

@@ -9,19 +9,19 @@ from ntkgp.data.cache import Arrays, Form
 from ntkgp.data.dataset import Dataset
 
 Say = Callable[[str], None]
-"""Told what is going on, a line at a time: `print`, or a test's list."""
+"""Takes messages, a line at a time: `print`, or the `append` of a test's list."""
 
 
 class Download(NamedTuple):
-    """A public file and what it is known by."""
+    """A public file and its checksum."""
 
     url: str
     checksum: str
-    """As "md5:...", from where the file's publisher or many users of it give it."""
+    """Such as "md5:...", as the publisher, or many users of the file, give it."""
 
 
 class Fact(NamedTuple):
-    """Something known of a data set, beside what was found."""
+    """Something known about a data set, beside what was found."""
 
     what: str
     found: float | str
@@ -48,7 +48,7 @@ class Stored:
     originals: str
     """Which public files it is made of, in words that end a sentence."""
     forms: Mapping[str, Form]
-    """What `make` makes."""
+    """Dtype and shape of each array that `make` returns."""
     make: Callable[[Path, Say], Arrays]
     """The content of the file, from the folder or file that a user points at."""
     read: Callable[[Path, str], Dataset]

@@ -43,22 +43,23 @@ class Ensemble:
     theta: Params
     """Trained parameters θ̂, each leaf (k, ...)."""
     member: Member
-    """What each member needs beside θ̂ to predict, each leaf (k, ...)."""
+    """What each member needs besides θ̂ to predict, each leaf (k, ...)."""
     losses: NDArray[Any]
-    """(k, rounds): the loss of each round of training, σ²/N times the objective of Algorithms 1 to 3
-    (1/N for learned noise): the mean over its steps, with the regulariser as the round began."""
+    """(k, rounds): the loss in each round of training: the mean over its steps, with the regulariser
+    at the start of the round. It is σ²/N times the objective of Algorithms 1 to 3, or 1/N times for
+    learned noise."""
     validation_losses: NDArray[Any]
     """(k, evaluations)."""
     objectives: NDArray[Any]
     """(k,): final loss on the whole training set."""
     ended: NDArray[Any]
-    """(k,): why training ended. "converged": the trainer's own criterion. "stuck": no step lowers the
-    loss any more, though one was promised to. "stopped early": by rows held out. "limit": the
-    trainer's limit of steps."""
+    """(k,): why training ended. "converged": by the trainer's own criterion. "stuck": steps promise to
+    lower the loss, but none does. "stopped early": by rows held out. "limit": the trainer ran out of
+    steps."""
     trained_on: str
     """A fingerprint of the training data."""
     members_at_once: int | None = None
-    """How many members a program may hold, in training and in predictions; None for all."""
+    """How many members a program may hold, in training and in prediction; None for all."""
     failed: tuple[int, ...] = ()
     """Indices of members whose loss became NaN or infinite; they are in none of the above."""
 
@@ -92,7 +93,7 @@ class Ensemble:
         trees = {name: _stacked(net, members, own) for name, own in leaves.items()}
         ensemble = cls(theta=trees.pop("theta"), member=Member(**trees), **stored)
         if probe is not None:
-            tolerance = 1e-2 * np.max(np.abs(probe))  # another computer rounds otherwise
+            tolerance = 1e-2 * np.max(np.abs(probe))  # another computer rounds differently
             if not np.allclose(_probe(ensemble), probe, rtol=0, atol=tolerance):
                 raise WrongNetwork(
                     "the network has the saved parameters' shapes but predicts otherwise with "
@@ -167,7 +168,7 @@ class Ensemble:
 
 
 def _probe(ensemble: Ensemble) -> NDArray[Any]:
-    """Outputs at a few inputs, by which a network that is given again is known."""
+    """Outputs at a few inputs, to recognise a network that is given again."""
     shape = ensemble.learner.net.input_shape
     return ensemble.outputs(np.random.default_rng(0).standard_normal((3, *shape)))
 

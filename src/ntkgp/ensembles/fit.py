@@ -59,14 +59,14 @@ def fit(
             (Section 3.3). It then has two outputs for each column of y, first the means, then the
             variances before a sigmoid; y should be standardised, and the trainer be `Descent`.
         seed: the seed of all randomness, from 0 to 2³² - 1.
-        trainer: `GaussNewton` or, for any Optax optimiser, `Descent`. By default Gauss-Newton for
-            least squares with few residuals, where it is quicker and goes to the minimum, and Adam
-            with a decaying learning rate for all else; `progress` says which.
+        trainer: `GaussNewton`, or `Descent` with any Optax optimiser. By default Gauss-Newton for
+            least squares with few residuals, where it is quicker and reaches the minimum. For all
+            else Adam with a decaying learning rate. `progress` says which.
         validation: a pair of inputs and targets for early stopping, for trainers that use them.
         weight_decay: for deep ensembles, which have no regulariser of their own.
         members_at_once: how many members one program holds; None for all. Fewer take less memory.
         plan: how members run: "together" in one program, "sharded" over devices, "unrolled", "one
-            by one", or "auto" for what suits the network and the devices.
+            by one", or "auto" for the plan that suits the network and the devices.
         progress: show a progress bar.
 
     >>> x = np.linspace(-1, 1, 8)[:, None]
@@ -124,7 +124,7 @@ def fit(
 def _kept(
     learner: Baselearner, draws: Draw, trained: Trained, good: NDArray[np.bool_]
 ) -> tuple[Any, Any, Trained]:
-    """θ̂, what predictions need beside it, and the record of training, of the members that did not fail."""
+    """θ̂, the fixed draws that predictions need, and the record of training, without failed members."""
     theta_0 = draws.member.theta_0 if learner.method.needs_init else None
     values = (trained.theta, draws.member._replace(theta_0=theta_0), trained._replace(theta=None))
     return values if good.all() else jax.tree.map(lambda leaf: leaf[good], values)
@@ -144,7 +144,7 @@ def _warn_of_failures(failed: tuple[int, ...], n_members: int) -> None:
 
 
 def _fingerprint(data: Data) -> str:
-    """Of the examples, as they are trained on."""
+    """A hash of the examples as they are trained on."""
     n = int(data.n)
     digest = hashlib.sha256(str(n).encode())
     for values in (data.x, data.y):

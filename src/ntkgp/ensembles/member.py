@@ -33,7 +33,7 @@ def member_keys(seed: int | Array, index: int | Array) -> MemberKeys:
 
 
 class Member(NamedTuple):
-    """What a member was drawn with and keeps fixed; None for what its method does not use."""
+    """A member's fixed draws; None for one that its method does not use."""
 
     theta_0: Params | None
     theta_tilde: Params | None
@@ -63,13 +63,13 @@ class Baselearner:
     """A network trained by a method, with observation noise of standard deviation noise_std.
 
     Under `jax.jit` the numbers are traced and the rest is static: another noise_std compiles
-    nothing anew.
+    nothing.
     """
 
     net: Network
     method: Method
     noise_std: float | Array
-    """σ; of no effect where the network learns it."""
+    """σ; without effect if the network learns it."""
     weight_decay: float | Array = 0.0
     """½ · weight_decay · ‖θ‖² added to the loss, for deep ensembles only."""
     noise: Noise = field(default_factory=ConstantNoise)
@@ -163,11 +163,11 @@ class Baselearner:
         )
 
     def loss(self, theta: Params, member: Member, batch: TrainingSet, n_total: int) -> Array:
-        """mean_n of the noise model's loss + unit/N · penalty, unit being σ², or 1 for learned noise.
+        """mean_n of the noise model's loss + unit/N · penalty; unit is σ², or 1 for learned noise.
 
-        For constant noise that is ½ mean_n ‖y'_n - f̃(x_n, θ)‖² + σ²/N · penalty: σ²/N times the
-        objective Σ_n ‖y'_n - f̃‖²/2σ² + penalty of Algorithms 1 to 3, and its unbiased estimate
-        from a mini-batch; the factor makes learning rates comparable across N and σ, and leaves
+        For constant noise that is ½ mean_n ‖y'_n - f̃(x_n, θ)‖² + σ²/N · penalty, which is σ²/N times
+        the objective Σ_n ‖y'_n - f̃‖²/2σ² + penalty of Algorithms 1 to 3. A mini-batch gives an
+        unbiased estimate. The factor makes learning rates comparable across N and σ, and leaves
         the noise-free loss at σ = 0. For learned noise it is 1/N times the objective with Eq. 12.
         """
         theta = self.trainable(theta)

@@ -1,4 +1,4 @@
-"""The methods of the paper as values: what each adds to a network and what it pulls it towards."""
+"""The methods of the paper as values: what each adds to a network, and where it pulls the parameters."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -70,8 +70,8 @@ class Method:
     law: str
     """The row of Table 1 that the paper gives for it, a name in `LAWS`.
 
-    Exact at infinite width for anchor "init" and None; for None, which deep ensembles have, under
-    gradient flow to the end. With anchor "zero" training leaves the linearised regime
+    With anchor "init" the law is exact at infinite width. With None, as in deep ensembles, it is so
+    under gradient flow to convergence. With "zero" training leaves the linearised regime
     (Appendix E), and the law is what the method aims at.
     """
     anchor: Literal["init", "zero"] | None
@@ -81,7 +81,7 @@ class Method:
     model: Literal["network", "tangent"] = "network"
     """f(x, θ), or its linearisation ∇f(x, θ̃) θ."""
     trains: Part = "all"
-    """Which parameters move."""
+    """Which parameters are trained."""
 
     @property
     def linear(self) -> bool:
@@ -90,7 +90,7 @@ class Method:
 
     @property
     def needs_init(self) -> bool:
-        """Whether f̃ itself needs θ₀ after training."""
+        """Whether f̃ still needs θ₀ after training."""
         return self.offset is not None and self.offset.tangent_at_init
 
     @property
@@ -105,7 +105,7 @@ class Method:
 
     @property
     def prior_draws(self) -> int:
-        """How many draws of its law's prior f̃ is the sum of before training (Appendix E)."""
+        """How many draws of its law's prior add up to f̃ before training (Appendix E)."""
         return 2 if self.anchor == "zero" else 1
 
 
@@ -121,7 +121,7 @@ METHODS: dict[str, Method] = {
 }
 """The paper's six methods, then Appendix C's alternative construction and Section 3's NNGP."""
 COMPARED = ("deep-ensemble", "rp-param", "rp-fn", "ntkgp-param", "ntkgp-fn")
-"""Those that the paper compares on real data."""
+"""The methods that the paper compares on real data."""
 
 
 def get_method(method: Any) -> Method:

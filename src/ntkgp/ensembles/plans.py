@@ -1,6 +1,6 @@
-"""How members run on the devices there are: one place that decides, says why, and can be overruled.
+"""How members run on the available devices. One place decides, says why, and can be overruled.
 
-Results do not depend on it, up to rounding.
+Results do not depend on the plan, up to rounding.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,15 @@ class Plan:
 
     name: str
     at_once: int
-    """Members in one program; further ones follow in groups of as many."""
+    """Members in one program; the others follow in groups of this size."""
     reason: str = field(compare=False)
     devices: int = 1
-    """Over which the members of one program are spread."""
+    """How many devices share the members of one program."""
     scans: bool = True
-    """Whether the loop over steps is part of the program, or of Python."""
+    """Whether the loop over steps is inside the program, or in Python."""
 
     def groups(self, stacked: Any) -> list[Any]:
-        """Cut what is stacked over members into groups; sharded ones are filled up by repetition."""
+        """Cut stacked members into groups; sharded groups are filled up by repetition."""
         k = _count(stacked)
         if self.at_once >= k and k % self.devices == 0:
             return [self.spread(stacked)]
@@ -44,16 +44,16 @@ class Plan:
         return [self.spread(jax.tree.map(lambda leaf, r=r: leaf[r], stacked)) for r in filled]
 
     def spread(self, stacked: Any) -> Any:
-        """The members of a group on the devices that they run on.
+        """The members of a group, on the devices that they run on.
 
-        What a program returns is there; it is compiled anew for arguments that are elsewhere.
+        Programs return arrays there, and would be compiled again for arguments elsewhere.
         """
         if self.devices == 1:
             return stacked
         return jax.device_put(stacked, NamedSharding(self._mesh(), _SPREAD))
 
     def join(self, groups: list[Any], k: int) -> Any:
-        """The k members again, of what was cut by `groups`."""
+        """The k members again: undoes `groups`."""
         if len(groups) == 1 and _count(groups[0]) == k:
             return groups[0]
 
@@ -64,7 +64,7 @@ class Plan:
         return jax.tree.map(whole, *groups)
 
     def sizes(self, k: int) -> list[int]:
-        """Of the groups that k members are cut into, as far as they are not filled up."""
+        """How many of k members are in each group, without those that fill it up."""
         return [min(self.at_once, k - start) for start in range(0, k, self.at_once)]
 
     def over_group(self, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
@@ -85,7 +85,7 @@ class Plan:
     def over_members(self, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
         """f(own, shared) of all members, group by group, compiled.
 
-        f must be a function of a module, so that its program is found again.
+        f must be defined at module level, so that its program is found again.
         """
         groups = self.groups(stacked)
         return self.join([_run_group(f, self, group, shared) for group in groups], _count(stacked))
@@ -106,7 +106,7 @@ def _run_group(f: Callable[[Any, Any], Any], plan: Plan, group: Any, shared: Any
 def choose_plan(
     net: Network, n_members: int, name: str = "auto", at_once: int | None = None
 ) -> Plan:
-    """The plan of that name for this network, or the one that suits it on the devices there are.
+    """The plan of that name, or for "auto" the one that suits the network and the devices.
 
     >>> print(choose_plan(ntkgp.mlp(2), 10))
     10 at once, together: one program of batched matrix products

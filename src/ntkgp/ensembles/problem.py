@@ -1,4 +1,4 @@
-"""What is learned, and who learns it: the data that members share, and what is each member's own."""
+"""A training problem: the data that members share, and what each member has for itself."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,12 +17,12 @@ from ntkgp.ensembles.member import Baselearner, Member, TrainingSet, member_keys
 
 
 class Data(NamedTuple):
-    """Examples, in arrays of one of a few lengths: one compiled program serves many row counts."""
+    """Examples in arrays of a few standard lengths: one compiled program serves many row counts."""
 
     x: Float[Array, "rows *input"]
     y: Float[Array, "rows c"]
     n: Int[Array, ""]
-    """How many rows are examples; the rows after them are filled up."""
+    """How many rows are examples; the rows after them are padding."""
 
     @classmethod
     def of(cls, x: NDArray[Any], y: NDArray[Any]) -> "Data":
@@ -54,7 +54,7 @@ class Problem(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """What is a member's own before training. Stacked over members, leaves gain an axis."""
+    """What a member has for itself before training. Stacked over members, leaves gain an axis."""
 
     theta: Params
     """Where training starts."""
@@ -63,11 +63,11 @@ class Draw(NamedTuple):
     batch_key: Array
     augmentation_key: Array
     delta: Float[Array, "*k rows outputs"] | None = None
-    """δ on the training inputs, where it is kept."""
+    """δ on the training inputs, if it is kept."""
 
 
 def draw_members(learner: Baselearner, seed: int, indices: Sequence[int], y: Array) -> Draw:
-    """The members of these indices, each a function of (seed, index) alone."""
+    """The members with these indices, each a function of (seed, index) alone."""
     return _draw_members(learner, np.uint32(seed), np.array(indices, np.uint32), y)
 
 

@@ -1,4 +1,4 @@
-"""Training members: one place owns their groups, δ, memory, early stopping and what they add up to.
+"""Training: the one place for groups of members, δ, memory, early stopping and results.
 
 A trainer says what one member does in one step (`trainers.protocol`). A plan says how members share a
 program (`plans`). Neither knows of the other: they meet here.
@@ -23,9 +23,9 @@ from ntkgp.ensembles.problem import Data, Draw, Problem
 from ntkgp.ensembles.trainers.protocol import ENDED, Trainer
 
 DELTA_BYTES = 2**30
-"""Up to which a group's δ on the training inputs is computed once and kept."""
+"""Up to this size, δ of a group on the training inputs is computed once and kept."""
 CHUNK = 64
-"""Rounds that one call of a program runs at the most."""
+"""The most rounds in one call of a program."""
 
 
 class Trained(NamedTuple):
@@ -33,11 +33,11 @@ class Trained(NamedTuple):
 
     theta: Params
     losses: NDArray[Any]
-    """(members, rounds): mean data loss of a round's steps, and the regulariser as it began."""
+    """(members, rounds): mean data loss over a round's steps, plus the regulariser at its start."""
     validation_losses: NDArray[Any]
     """(members, evaluations): empty without a validation set."""
     objectives: NDArray[Any]
-    """(members,): the loss on the whole training set in the end."""
+    """(members,): the final loss on the whole training set."""
     ended: NDArray[Any]
     """(members,): why training ended, a word of `trainers.protocol.ENDED`."""
 
@@ -68,7 +68,7 @@ def train(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, progress:
 
 
 def _train_group(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, bar: Any) -> Trained:
-    """One group to its end."""
+    """Train one group to its end."""
     draws = draws._replace(delta=_kept_delta(problem, draws, trainer, plan))
     shared = (trainer, problem)
     state = start(plan, shared, draws)
@@ -97,7 +97,7 @@ def _train_group(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, ba
 
 
 def _joined(parts: list[Trained], plan: Plan, k: int) -> Trained:
-    """The members of all groups, without those by which sharded groups are filled up."""
+    """The members of all groups, without those that fill up sharded groups."""
 
     def whole(name: str) -> NDArray[Any]:
         sizes = plan.sizes(k)
@@ -109,7 +109,7 @@ def _joined(parts: list[Trained], plan: Plan, k: int) -> Trained:
 
 
 def _lengthened(traces: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """As many rounds as the longest has: a group that has ended stays where it is."""
+    """All traces as long as the longest: a group that has ended keeps its last value."""
     longest = max(trace.shape[1] for trace in traces)
     missing = [((0, 0), (0, longest - trace.shape[1])) for trace in traces]
     return [np.pad(t, m, "edge") if longest else t for t, m in zip(traces, missing, strict=True)]
@@ -172,7 +172,7 @@ def run_rounds(
 def _loop_over_steps(
     plan: Plan, shared: tuple[Trainer, Problem], draws: Draw, state: Any, span: tuple[int, int]
 ) -> tuple[Any, Array]:
-    """The same with loops of Python, for programs that XLA makes slow within a loop of its own."""
+    """The same with Python loops, for programs that are slow inside XLA's loops."""
     trainer, problem = shared
     round_losses = []
     for number in range(span[0], sum(span)):
@@ -261,7 +261,7 @@ def _held_out_losses(problem: Problem, theta: Params, members: Member, plan: Pla
 def _mean_losses(
     learner: Baselearner, data: Data, own: tuple[Params, Member], epsilon: Array, plan: Plan
 ) -> Array:
-    """The mean over examples, summed over some rows at a time: memory does not grow with n."""
+    """The mean over examples, in batches of rows: memory does not grow with n."""
     weight = data.weight()
     sums = [
         plan.over_members(
@@ -288,7 +288,7 @@ def _first_best(theta: Params, k: int) -> Best:
 
 @jax.jit
 def _better(theta: Params, loss: Array, best: Best, patience: int | Array | None) -> Best:
-    """The best so far. A member whose patience is over keeps its own, whoever trains on beside it."""
+    """The best so far. A member out of patience keeps its own, while others train on."""
     better = loss < best.loss
     if patience is not None:
         better &= best.stale < patience
@@ -304,7 +304,7 @@ def _better(theta: Params, loss: Array, best: Best, patience: int | Array | None
 
 
 def _ended(trainer: Trainer, state: Any, best: Best | None) -> NDArray[Any]:
-    """Why each member's training ended, as far as it has."""
+    """Why each member's training ended; "limit" if it has not."""
     reasons = np.array(ENDED)[np.asarray(trainer.ended(state))]
     if best is None or trainer.patience is None:
         return reasons

@@ -35,13 +35,13 @@ class TableEstimator(SavedEstimator):
         return _check_size(inputs), _check_targets(targets, **y_options)
 
     def _standardise(self, X: NDArray[Any], train: NDArray[np.int64]) -> NDArray[np.float64]:
-        """X on the scale of the rows to train on: a table's column by column, images' as one."""
+        """X on the scale of the training rows: a table column by column, images as a whole."""
         self.x_scaler_ = Scaler.of("X", X[train], by_column=X.ndim == 2)
         self.input_shape_ = X.shape[1:]
         return self.x_scaler_.apply("X", X)
 
     def _inputs(self, X: Any) -> NDArray[np.float64]:
-        """New X on the scale of training, or an error in words."""
+        """New X on the scale of training, or an error that names X."""
         check_is_fitted(self)
         _refuse_early("X", X)
         try:
@@ -65,18 +65,18 @@ class TableEstimator(SavedEstimator):
         return False
 
     def _sizes(self) -> dict[str, int]:
-        """Of the default network."""
+        """The sizes of the default network."""
         return {"depth": self.depth}
 
     def _candidates(self, output_dim: int) -> list[Network]:
-        """The user's network, or the default ones of the activation."""
+        """The user's network, or the default ones for the activation."""
         self.output_dim_ = output_dim
         sizes = check_counts(**self._sizes())
         return candidates(self.network, self.input_shape_, output_dim, self.activation, sizes)
 
 
 def _naming(error: ValueError | TypeError, name: str) -> Exception:
-    """The error, with the argument's name before a message that has none."""
+    """The error, with the argument's name in front if the message lacks it."""
     if _NAMED.search(str(error).partition("\n")[0]):
         return error
     kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -92,7 +92,7 @@ def _is_bad(X: Any) -> bool:
 
 
 def _refuse_early(name: str, values: Any) -> None:
-    """What is lost or misnamed where it becomes a plain array: masks, and frames of no columns."""
+    """Refuse what a plain array would lose or misname: masks, and frames without columns."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has masked entries. Impute or drop them.")
     if not len(getattr(values, "columns", "unknown")):
@@ -106,7 +106,7 @@ def _check_size(X: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_targets(y: Any, y_numeric: bool = False, **_: Any) -> NDArray[Any]:
-    """y, without what scikit-learn lets through: sparse targets, None or words among numbers."""
+    """y, or an error for what scikit-learn lets through: sparse targets, None or words among numbers."""
     if issparse(y):
         raise TypeError("y is a sparse matrix, and must be dense: use y.toarray().")
     if y_numeric and y.dtype.kind not in "fiub":

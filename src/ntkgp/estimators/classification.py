@@ -41,7 +41,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     temperature_: float
 
     def _check_xy(self, X: Any, y: Any) -> Rows:
-        """The rows to train on and those held out, standardised by the first."""
+        """Training rows and rows held out, both standardised by the training rows."""
         inputs, labels = self._check_training_data(X, y)
         check_classification_targets(labels)
         self.classes_, indices = np.unique(labels, return_inverse=True)
@@ -63,7 +63,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         """The model of the best κ; sets `kappa_` and `temperature_`.
 
         Args:
-            rows: without rows held out, those of training set T.
+            rows: if no rows are held out, the training rows set T.
             fit: a model of rows and their targets, κ times one-hot.
             logits: z of each member or sample of a model at rows, (k, rows, classes).
         """

@@ -22,11 +22,11 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
     Each member regresses on one-hot targets times κ; the probabilities are the members' mean
     softmax(z/T). Inputs are standardised inside. A tenth of the rows, and at least 5, the same
     share of each class, is held out of training for T. With validation_fraction 0, or fewer than
-    20 rows, none are: T is then set on the training rows themselves, and is too sure of itself.
+    20 rows, none are: T is then set on the training rows, and the probabilities are overconfident.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
-            another name in `ntkgp.METHODS`.
+            another name in `ntkgp.METHODS`, or an `ntkgp.Method` of your own.
         members: number of networks K.
         noise_std: standard deviation σ of the noise on the scaled targets; the paper's is 0.1.
         target_scale: κ; None for κ² around C·ζ₀, with ζ₀ the mean square of the method's outputs

@@ -18,7 +18,7 @@ from ntkgp.laws.table import get_law
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
 
-_ENOUGH_ROWS = 20  # held out, for a noise below that of training
+_ENOUGH_ROWS = 20  # fewer held-out rows may not set the noise below that of training
 
 
 @storable
@@ -26,27 +26,27 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     """An ensemble of neural networks that says how sure it is; by default Bayesian, NTKGP-param.
 
     Inputs and targets are standardised inside. A tenth of the rows, and at least 5, is held out; from a
-    table of fewer than 20 rows none are. What you do not give is learned from the other rows: the
-    activation, the noise of training and the scale of the prior by the marginal likelihood of the
-    infinitely wide network, on 1,000 rows at the most (200 if its kernel is not known or not cheap).
-    The rows held out then set the noise of predictions, by their likelihood. Fewer than 20 of them
-    do not set it below the noise of training. Several targets share the noise of training and the
+    table of fewer than 20 rows none are. The other rows choose what you do not give: activation, noise
+    of training and scale of the prior have the highest marginal likelihood of the infinitely wide
+    network, on at most 1,000 rows (200 if its kernel is unknown or expensive). The rows held out then
+    set the noise of predictions, by their likelihood. If they are fewer than 20, they may raise it
+    above the noise of training, not lower it. Several targets share the noise of training and the
     scale, relative to their standard deviations.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
-            another name in `ntkgp.METHODS`.
+            another name in `ntkgp.METHODS`, or an `ntkgp.Method` of your own.
         members: number of networks K.
         noise_std: standard deviation of the observation noise in the units of y; None to learn it.
         noise: None for one noise level, or `ntkgp.LearnedNoise()` to let the network learn one for
-            each x (Section 3.3), at the most the standard deviation of y.
+            each x (Section 3.3), at most the standard deviation of y.
         network: a `Network`, or a function (input_shape, output_dim) that makes one; None for a
             multi-layer perceptron of `depth` hidden layers of `width` units. With learned noise
             the network needs two outputs for each target, first all means, then all variances.
         activation: of the default network, "relu", "erf", "gelu", or "auto".
         learning_rate, min_steps, min_epochs, batch_size: of Adam with cosine decay, which runs for
             min_epochs passes over the data or min_steps steps, whichever is more.
-        weight_decay: of deep ensembles; other methods have the regulariser of their prior instead.
+        weight_decay: for deep ensembles; other methods have the regulariser of their prior instead.
         validation_fraction: share of the rows held out; 0 for none.
         trainer: a `Trainer` in place of Adam, for instance `ntkgp.GaussNewton()`.
         members_at_once: how many members one program holds; None for all. Fewer take less memory.
@@ -128,7 +128,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         x = self._standardise(inputs, train)
         nets = self._candidates(self._noise.heads * targets.shape[1])
         net, noise_std = self._choose(nets, x[train], targets[train], law)
-        if not self._noise.constant:  # a sigmoid reaches 1 at the most: the targets' own variance
+        if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
             self.y_scaler_ = Scaler.of("y", targets[train])
         scaled = self.y_scaler_.apply("y", targets)
         stops_early = len(held_out) and self._stops_early()
@@ -147,14 +147,14 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         return self
 
     def _stops_early(self) -> bool:
-        """Whether held-out rows end training: where nothing else regularises the members."""
+        """Whether held-out rows choose the epoch to keep: only if nothing else regularises the members."""
         overfits = get_method(self.method).takes_weight_decay or not self._noise.constant
         return overfits and isinstance(self.trainer, Descent | None)
 
     def _calibrated_noise(
         self, trained: float, x: NDArray[Any], targets: NDArray[Any]
     ) -> NDArray[Any]:
-        """σ of each target that predictions of these held-out rows need."""
+        """σ of each target that makes these held-out rows most likely."""
         trained_stds = np.full(targets.shape[1], trained)
         if self.noise_std is not None or not len(x):
             return trained_stds

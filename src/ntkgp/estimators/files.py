@@ -44,7 +44,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         return model
 
     def _plain_params(self) -> dict[str, Any]:
-        """Constructor arguments that are data; in place of a network's factory what it made."""
+        """Constructor arguments that are data; the network itself in place of a function that made it."""
         params = self.get_params(deep=False)
         if params["network"] is not None:
             net = self.fitted_network()
@@ -56,5 +56,5 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _is_fitted_name(name: str) -> bool:
-    """Whether this is scikit-learn's form of a name for what `fit` learns."""
+    """Whether scikit-learn would take the name for something that `fit` learns."""
     return name.endswith("_") and not name.startswith("_")

@@ -31,11 +31,11 @@ class GPClassifier(Classifier):
             kernel at (x, x).
         network: a `LayeredNetwork`, or a function (input_shape, output_dim) that makes one.
         depth, activation: of the default network.
-        samples: of the law, for predictions.
-        validation_samples: of the law, for T.
+        samples: how many of the law, for predictions.
+        validation_samples: how many of the law, for T.
         jitter: added to the diagonal of the training kernel.
-        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. A table whose matrix
-            does not fit into memory takes `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
+        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. If the matrix does not
+            fit into memory, take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
         validation_fraction, random_state, verbose: as in `EnsembleClassifier`.
 
     Attributes:

@@ -20,7 +20,7 @@ class GPRegressor(Regressor):
     """The exact law of an infinitely wide ensemble; by default the NTKGP posterior.
 
     Inputs and targets are standardised inside. Noise level, prior scale and activation are those
-    of highest marginal likelihood, on 1,000 rows at the most.
+    of highest marginal likelihood, on at most 1,000 rows.
 
     Args:
         law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
@@ -30,9 +30,9 @@ class GPRegressor(Regressor):
         activation: of the default network, "relu", "erf", "gelu", or "auto".
         jitter: added to the diagonal of the training kernel, relative to the prior scale; the
             noise-free "deep-ensemble" law needs some.
-        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. A table whose matrix
-            does not fit into memory takes `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
-        random_state: which rows the marginal likelihood is computed on.
+        solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. If the matrix does not
+            fit into memory, take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
+        random_state: chooses the rows for the marginal likelihood.
         verbose: show progress.
 
     Attributes:

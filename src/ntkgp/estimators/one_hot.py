@@ -1,8 +1,8 @@
 """Classification by regression on scaled one-hot targets (Section 3.5, Appendix H): the one pipeline.
 
 Targets are κ e_c. κ is √(C ζ₀) times a factor to choose, with ζ₀ the mean square of the model's outputs
-before training. Rows held out set the temperature T, and decide between factors. The classifiers and the
-experiments on images both go this way.
+before training. Rows held out set the temperature T and choose the factor. The classifiers and the
+experiments on images share this pipeline.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,8 +34,8 @@ def second_moment_of_law(net: LayeredNetwork, law: Law, x: NDArray[Any]) -> floa
 def second_moment(net: Network, method: Method, x: NDArray[Any], seed: int = 0) -> float:
     """ζ₀ of a method: the mean square of its baselearners' outputs before training (Appendix H).
 
-    Where the network has a cheap kernel it is that of the method's law, once for each draw of the
-    prior that a baselearner starts from. Else it is a mean over a few rows of x, outputs and draws.
+    If the network has a cheap kernel, ζ₀ is that of the method's law, times the number of prior draws
+    that a baselearner starts from. Otherwise it is a mean over a few rows of x, outputs and draws.
     """
     if has_cheap_kernel(net):
         return method.prior_draws * second_moment_of_law(net, get_law(method.law), x)
@@ -62,7 +62,7 @@ def one_hot(labels: NDArray[Any], n_classes: int, kappa: float) -> NDArray[np.fl
 
 
 class Merit(NamedTuple):
-    """How good class probabilities are: by accuracy, of equals by likelihood."""
+    """How good class probabilities are: accuracy first, then likelihood."""
 
     accuracy: float
     log_likelihood: float

@@ -34,10 +34,10 @@ ACTIVATIONS: dict[str, tuple[Prior, ...]] = {
     "erf": (Prior(Erf(), 1.5, 0.5), Prior(Erf(), 2.5, 1.0)),
     "gelu": (Prior(Gelu(), 2**0.5, 0.5),),
 }
-"""What each name of an activation stands for; of several, marginal likelihood decides."""
+"""The priors behind each activation's name; marginal likelihood chooses among several."""
 
 AUTO_ACTIVATIONS = ("relu", "erf")
-"""Those that activation="auto" chooses from."""
+"""The names that activation="auto" chooses from."""
 
 EVIDENCE_ROWS = 1000
 EVIDENCE_ROWS_WITHOUT_KERNEL = 200
@@ -50,7 +50,7 @@ def seed_of(random_state: Any) -> int:
 
 
 def check_counts(**counts: int) -> dict[str, int]:
-    """The counts, or an error for the first that is no integer of at least 1."""
+    """The counts, or an error for the first that is not an integer of at least 1."""
     for name, value in counts.items():
         if not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")
@@ -108,7 +108,7 @@ def choose(
 
 
 def _evidence(kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None) -> Evidence:
-    """The best noise and scale, or where the targets are constant both too small to see."""
+    """The best noise and scale; for constant targets, both next to nothing."""
     if not np.any(y):
         return Evidence(0.0, noise_std=1e-3 if noise_std is None else noise_std, scale=1e-3)
     return best_noise_and_scale(kernel, y, noise_std)
@@ -134,10 +134,10 @@ def holdout(
 
 
 def _stratified(order: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[np.int64]:
-    """The rows again, so that each first part has about the same share of each class."""
+    """The rows reordered, so that any first part has about the same share of each class."""
     rank = np.empty(len(order))
     for label in np.unique(labels):
         rows = order[labels[order] == label]
         rank[rows] = np.arange(len(rows)) / len(rows)
-    # The first of each class has rank 0 and goes last, where the rows to train on are.
+    # The first of each class has rank 0 and goes last, among the rows to train on.
     return np.asarray(order[np.argsort(-rank[order], kind="stable")])

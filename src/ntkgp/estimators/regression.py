@@ -46,9 +46,10 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def _choose(
         self, nets: Sequence[Network], x: NDArray[Any], y: NDArray[Any], law: Law
     ) -> tuple[Network, float]:
-        """The network and σ, in its units, of highest marginal likelihood on the rows to train on.
+        """The network and σ of highest marginal likelihood on the training rows.
 
-        Its units are such that the targets have the scale of its prior; `y_scaler_` knows them.
+        σ is in the network's units, in which the targets have the scale of its prior. `y_scaler_`
+        maps them to those of y.
         """
         standard = Scaler.of("y", y)
         targets = standard.apply("y", y)
@@ -76,16 +77,16 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return float(self.noise_std / standard.std[0])
 
     def _predict(self, x: NDArray[Any]) -> Normal:
-        """In the network's units, as all below."""
+        """The prediction in the network's units, as in all methods below."""
         raise NotImplementedError
 
     def predict_dist(self, X: Any) -> Normal:
         """The predictive distribution of an observation at each row of X, in the units of y.
 
         A normal with mean, std, interval, quantile, log_prob and sample, and its variance in two
-        parts: epistemic_var, what more data would settle, and noise_var. An ensemble's is the one
-        with the moments of its members' mixture (Appendix F), and has their predictions in
-        `members`. Arrays are (n,) for a one-dimensional y and (n, targets) for several.
+        parts: epistemic_var, which more data would reduce, and noise_var. For an ensemble it has the
+        moments of the members' mixture (Appendix F), and the members' predictions in `members`.
+        Arrays are (n,) for a one-dimensional y and (n, targets) for several.
         """
         predicted = self._predict(self._inputs(X))
         result = predicted.rescaled(self.y_scaler_.std, self.y_scaler_.mean)
@@ -121,11 +122,11 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return np.moveaxis(self._in_units(samples), 0, -1)
 
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Mean (n, c), with no work for the variance where that can be had."""
+        """The mean (n, c), without the work for a variance."""
         raise NotImplementedError
 
     def _joint(self, x: NDArray[Any]) -> Joint:
-        """The function at all rows together."""
+        """The function at all rows jointly."""
         raise NotImplementedError
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
@@ -138,7 +139,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return values[..., 0] if self.one_target_ else values
 
     def _mean_and_covariance(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Of observations in the user's units and shape."""
+        """Mean and covariance of observations, in the user's units and shape."""
         # The function's covariance, one for each target and its rescaled copy.
         require_covariance(len(x), matrices=1 + 2 * len(self.y_scaler_.std))
         mean, covariance, noise_var = self._joint(x)

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike, NDArray
 from ntkgp.core.storage import storable
 
 FAR = 1e6
-"""Training standard deviations from the mean beyond which float32 overflows in a network's square."""
+"""Beyond so many training standard deviations from the mean, squares overflow float32."""
 
 
 @storable
@@ -47,7 +47,7 @@ class Scaler(NamedTuple):
         return cls(mean[0], np.where(constant, unit, std)[0])
 
     def apply(self, name: str, values: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Values in the network's units, or an error about one that is far from all of training's."""
+        """Values in the network's units, or an error if one is absurdly far from the training values."""
         with np.errstate(over="ignore"):
             scaled = (values - self.mean.astype(dtype)) / self.std.astype(dtype)
         far = np.abs(scaled) > FAR
@@ -60,9 +60,9 @@ class Scaler(NamedTuple):
         return np.asarray(scaled, dtype)
 
     def undo(self, standardised: NDArray[Any]) -> NDArray[Any]:
-        """The values again."""
+        """Standardised values back in the user's units."""
         return self.mean + self.std * standardised
 
     def stretched(self, factor: float) -> "Scaler":
-        """The same with a unit that is `factor` times as large."""
+        """The same with a unit `factor` times as large."""
         return Scaler(self.mean, factor * self.std)

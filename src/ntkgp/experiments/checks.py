@@ -1,4 +1,4 @@
-"""What a configuration may not be, found before anything is computed."""
+"""Checks of configurations, before anything is computed."""
 
 from collections.abc import Collection
 from dataclasses import fields
@@ -30,6 +30,6 @@ def check(config: Any, *, may_be_zero: Collection[str] = ()) -> None:
 
 
 def check_known(name: str, given: Collection[str], known: Collection[str]) -> None:
-    """Refuse words that are not of those known."""
+    """Refuse unknown words."""
     if unknown := [word for word in given if word not in known]:
         raise ValueError(f"{name} must be of {', '.join(known)}; got {', '.join(unknown)}.")

@@ -14,7 +14,7 @@ from ntkgp.report.section import Section
 
 
 class Given(NamedTuple):
-    """What a run may use beside its configuration and its mark."""
+    """What a run may use besides its configuration and its mark."""
 
     results: Results
     """The results file so far: its axes, and the records of earlier runs."""
@@ -41,29 +41,29 @@ class Experiment:
     """
 
     name: str
-    """Of the experiment, and of its results file."""
+    """The name of the experiment and of its results file."""
     title: str
     presets: Mapping[str, Any]
-    """Configurations by name. Pages say what a run has other than the one called "paper"."""
+    """Configurations by name. Pages list where a run differs from the one called "paper"."""
     marks: Callable[[Any, Any], Iterable[Mark]]
-    """Which runs there are, in order: a function of the configuration and of what `load` returned."""
+    """The runs, in order, from the configuration and from what `load` returned."""
     record: Callable[[Any, Mark, Given], Record | None]
     """Do one run of a configuration; None leaves it out this time."""
     report: Callable[[Results], Section]
     """Tables, figures and claims of a results file. It draws, and writes nothing."""
     contents: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    """What the file holds beside the runs, each entry a function of the configuration.
+    """What the file holds besides the runs, each entry a function of the configuration.
 
-    Above all the axes of figures: runs are recorded and drawn by the axes in their file.
+    These are above all the axes of figures: runs are recorded and drawn by the axes in their file.
     """
     may_grow: tuple[str, ...] = ()
-    """Fields that say which runs there are, not what a run is. They may change between commands."""
+    """Fields that add or remove runs and change none. They may differ between commands."""
     needs: tuple[str, ...] = ()
     """Data sets, by their names in `ntkgp.data`."""
     load: Callable[[Any], Any] = lambda config: None
     """Get data into memory, for all runs of a configuration."""
     readings: tuple[str, ...] = ()
-    """Where every preset reads the paper in one of several ways, or differs from it."""
+    """How every preset reads the paper where it is unclear, and where it departs from it."""
 
 
 def run(
@@ -82,7 +82,7 @@ def run(
     results = _begun(experiment, config, path)
     given = Given(results, experiment.load(config), progress, say)
     marks = results["marks"] = list(experiment.marks(config, given.data))
-    files.save(path, results)  # tells now, not after the first run, whether this can be written
+    files.save(path, results)  # fails now, not after the first run, if it cannot be written
     for number, mark in enumerate(marks, start=1):
         if files.found(results["runs"], mark):
             continue
@@ -127,7 +127,7 @@ def _begun(experiment: Experiment, config: Any, path: Path) -> Results:
 
 
 def check_contents(experiment: Experiment, results: Results, path: Path) -> None:
-    """Refuse a file without its axes: code may have others now than those that made it."""
+    """Refuse a file without its axes: the code's own may have changed since."""
     if missing := [name for name in experiment.contents if name not in results]:
         raise ValueError(
             f"{path} lacks {', '.join(missing)}, without which its runs cannot be read: another version "

@@ -104,7 +104,7 @@ def least_eigenvalue(difference: NDArray[Any], scale: NDArray[Any]) -> float:
 
 
 ROUNDING = 1e-9
-"""Below which a difference of float64 computations counts as none; noise-free laws lose more."""
+"""A smaller difference of float64 computations counts as none; noise-free laws lose more digits."""
 NOISE_FREE_ROUNDING = 1e-6
 DIFFERENCES = ("NTKGP - RP/DE", "RP/DE - NNGP", "NNGP - NTKGP")
 

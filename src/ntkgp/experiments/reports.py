@@ -1,4 +1,4 @@
-"""Which results files a report is of. All are read and drawn before anything is written."""
+"""The results files of a report. All are read and drawn before anything is written."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +14,7 @@ from ntkgp.report.page import Part
 def read(
     paths: Sequence[Path], experiments: Mapping[str, Experiment]
 ) -> tuple[list[Part], list[str]]:
-    """The parts of a page, and why other files of a folder are none.
+    """The parts of a page, and the reasons why other files of a folder were skipped.
 
     A folder stands for the results files directly in it, whatever their names. A file that is named
     must be one.
@@ -42,7 +42,7 @@ def read(
 
 
 def _may_be_json(path: Path) -> bool:
-    """By its name, or by its first character; a file that cannot be read is none."""
+    """Whether its name or first character says so; a file that cannot be read is not."""
     if path.suffix == ".json" or not path.is_file():
         return path.is_file()
     with suppress(OSError), path.open("rb") as file:
@@ -66,7 +66,7 @@ def _part(path: Path, experiments: Mapping[str, Experiment]) -> Part:
 
 
 def _apart(parts: Mapping[Path, Part]) -> Iterator[Part]:
-    """Parts whose figures, and those named alike, are told apart by folder or number."""
+    """The parts; files and figures of the same name are told apart by folder or number."""
     names = [part.source for part in parts.values()]
     taken: set[str] = set()
     for path, part in parts.items():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ntkgp.core.files import replacing
 
 Mark = dict[str, Any]
-"""What says which run of an experiment a record is: its method, its seed and the like."""
+"""Identifies one run of an experiment: its method, its seed and the like."""
 Record = dict[str, Any]
 """What a run found."""
 Results = dict[str, Any]
@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """What it was computed on, without which no time means anything."""
+    """The machine that computed it: times mean nothing without it."""
     devices = jax.devices()
     return {
         "system": f"{platform.system()} {platform.machine()}",
@@ -67,14 +67,14 @@ def load(path: Path) -> Results:
 
 
 def wanted(results: Results) -> Results:
-    """The same results with the records of the last configuration alone."""
+    """The same results with only the records of the last configuration."""
     marks = results["marks"] if "marks" in results else results["runs"]
     runs = [run for run in results["runs"] if any(mark.items() <= run.items() for mark in marks)]
     return results | {"runs": runs}
 
 
 def found(runs: Iterable[Record], mark: Mark) -> list[Record]:
-    """The records that this mark is a part of."""
+    """The records that contain this mark."""
     return [run for run in runs if mark.items() <= run.items()]
 
 

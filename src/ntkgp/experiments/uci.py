@@ -40,9 +40,9 @@ class UciConfig:
     sets: tuple[str, ...] = tuple(PUBLISHED)
     models: tuple[str, ...] = MODELS
     splits: int = 20
-    """Of the standard ones, of which protein has 5."""
+    """How many of the standard splits; protein has only 5."""
     gp_rows: int = 12_000
-    """Training rows that exact Gaussian processes see at the most."""
+    """The most training rows for exact Gaussian processes."""
 
     def __post_init__(self) -> None:
         check(self)

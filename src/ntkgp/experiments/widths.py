@@ -23,7 +23,7 @@ from ntkgp.report.tables import table
 
 @dataclass(frozen=True)
 class WidthsConfig:
-    """Everything that determines a run; what is not here is as in the toy experiment."""
+    """Everything that determines a run; the rest is as in the toy experiment."""
 
     widths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)
     methods: tuple[str, ...] = ("ntkgp-param", "ntkgp-lin")
@@ -45,7 +45,7 @@ def of_toy(make: Callable[[ToyConfig], Any]) -> Callable[[WidthsConfig], Any]:
 
 
 def record(config: WidthsConfig, mark: Mark, given: Given) -> Record:
-    """Train one ensemble, one member at a time, so that memory is one member's."""
+    """Train one ensemble, one member at a time, so that memory holds one member."""
     base = as_toy(config, mark["width"])
     grid = make_data(base)[2]
     members = (train(base, mark, [index], given.progress) for index in range(base.members))
@@ -59,7 +59,7 @@ TITLES = (
     "std ratio outside the data",
 )
 Measured = Mapping[str, Mapping[int, Sequence[Closeness]]]
-"""By method and width, one for each ensemble."""
+"""Closeness by method and width, one value for each ensemble."""
 
 
 def report(results: Results) -> Section:
@@ -106,7 +106,7 @@ def figure(measured: Measured) -> Drawing:
 
 
 def claims(measured: Measured) -> list[Claim]:
-    """Corollary 1 in numbers: at the largest width the mean is nearer to the law than at the least."""
+    """Corollary 1 in numbers: the mean is nearer to the law at the largest width than at the smallest."""
     made = []
     for method, by_width in measured.items():
         least, most = min(by_width), max(by_width)

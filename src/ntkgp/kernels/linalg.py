@@ -1,4 +1,4 @@
-"""Linear algebra that fails in words."""
+"""Linear algebra whose errors say what to do."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ def sample_gaussian(
 ) -> Matrix:
     """Draws of N(0, cov), independent between outputs: (n_samples, n, n_outputs).
 
-    It goes by eigenvalues, because a law's covariance is singular where the data leave no doubt.
-    Those that rounding has made negative count as zero.
+    By eigenvalues, because a law's covariance is singular where the data leave no doubt. Eigenvalues
+    that rounding made negative count as zero.
     """
     values, vectors = linalg.eigh(cov)
     worst, scale = values[0], max(values[-1], 0.0)

@@ -22,7 +22,7 @@ BLOCK_BYTES = 256 * 2**20
 
 _BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
 _TILE = 128
-_FEW = 1024  # rows up to which compiling another size costs more than computing rows too many
+_FEW = 1024  # up to so many rows, compiling another size costs more than computing padding
 
 
 class KernelMatrices(NamedTuple):
@@ -125,7 +125,7 @@ def _evaluate(
 
 
 def check_metric(metric: Metric) -> None:
-    """Refuse what is no metric."""
+    """Refuse an unknown metric."""
     if metric not in ("prior", "gradient"):
         raise ValueError(f'metric must be "prior" or "gradient"; got {metric!r}.')
 
@@ -146,7 +146,7 @@ def fill_rectangle(
     x2: NDArray[Any],
     sides: tuple[int, int],
 ) -> None:
-    """Write the kernels between x1 and x2 into arrays that are there already, block by block."""
+    """Write the kernels between x1 and x2 into existing arrays, block by block."""
     _fill(
         out,
         (

@@ -138,7 +138,7 @@ def cholesky(
                 gemm(-1.0, below[:width].T, below.T, 1.0, panel.entries.T, trans_a=1, overwrite_c=1)
             _, info = potrf(panel.square.T, lower=0, clean=1, overwrite_a=1)
             pivots = np.diagonal(panel.square) ** 2
-            if info or not np.min(pivots) > panels.n * eps * largest:  # or by the luck of rounding
+            if info or not np.min(pivots) > panels.n * eps * largest:  # singular, up to rounding
                 mean = trace / panel.stop
                 raise NotPositiveDefinite(_diagnosis(what, panels, mean))
             if len(panel.below):
@@ -150,7 +150,7 @@ def cholesky(
 
 def _diagnosis(what: str, panels: Panels, mean_diagonal: float) -> str:
     dtype = panels.entries.dtype
-    # Rounding moves the eigenvalues by n · eps · trace at the most.
+    # Rounding moves the eigenvalues by at most n · eps · trace.
     enough = max(4 * panels.n**2 * float(np.finfo(dtype).eps), 1e-10) * mean_diagonal
     return (
         f"{what} ({panels.n}x{panels.n}) is not positive definite in {dtype}; its mean diagonal is "
@@ -164,7 +164,7 @@ def _symmetric(square: Matrix) -> Matrix:
 
 
 def _mapped(size: int, dtype: np.dtype[Any], directory: str | os.PathLike[str]) -> NDArray[Any]:
-    """A vector in a file without a name, which vanishes with it. The disk's room is taken at once."""
+    """A vector in an unnamed file, which vanishes with it. The disk space is reserved at once."""
     needed, free = size * dtype.itemsize, shutil.disk_usage(directory).free
     if needed > free:
         raise OSError(f"{directory} has {gib(free)} free, and the matrix needs {gib(needed)}.")

@@ -45,7 +45,7 @@ class Solver(Protocol):
         """The inverse of a training kernel, with a progress bar if one is asked for."""
 
     def bytes_needed(self, n: int) -> int:
-        """The memory that an n x n matrix takes to invert, beside the inputs."""
+        """Memory to invert an n x n matrix, without the inputs."""
 
 
 class NotConverged(ArithmeticError):
@@ -208,7 +208,7 @@ class IterativeInverse:
         solution = np.zeros_like(right)
         size = np.linalg.norm(right, axis=0)
         steps = 0
-        while True:  # from the true residual again until it is as small as the running one claims
+        while True:  # restart until the true residual is as small as the running one claims
             residual = right - self.matrix.times(solution) if steps else right.copy()
             open_columns = np.linalg.norm(residual, axis=0) > self.tolerance * size
             if not open_columns.any():

@@ -46,7 +46,7 @@ class TrainingKernel:
         return kernel_matrix(self.net, self.which, self.x, diagonal=True) + self.shift
 
     def matrix(self) -> NDArray[Any]:
-        """The whole of T + shift·I, (n, n), for solvers that need it so."""
+        """All of T + shift·I, (n, n), for solvers that need it whole."""
         whole = kernel_matrix(self.net, self.which, self.x)
         np.fill_diagonal(whole, self.diagonal())
         return whole

@@ -91,7 +91,7 @@ def has_cheap_kernel(net: Network) -> TypeGuard[LayeredNetwork]:
 
 
 def training_kernel(net: Network, x: NDArray[Any], which: Which, seed: int = 0) -> NDArray[Any]:
-    """Θ or 𝒦 of one output on x: exact where that is cheap, else the mean of a few finite networks'."""
+    """Θ or 𝒦 of one output on x: exact if that is cheap, else a mean over a few finite networks."""
     if has_cheap_kernel(net):
         return kernel_matrix(net, which, np.asarray(x, np.float64))
     inputs = jnp.asarray(x, jnp.float32)

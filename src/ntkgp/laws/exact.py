@@ -21,8 +21,8 @@ from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
 
-_HELD_ROWS = 10_000  # up to which a law's second kernel matrix is kept, not computed again
-_TEST_BYTES = 2**30  # of the kernels between training inputs and one batch of test inputs
+_HELD_ROWS = 10_000  # up to so many, a law's second kernel matrix is kept, not computed again
+_TEST_BYTES = 2**30  # for the kernels between training inputs and one batch of test inputs
 
 
 @storable
@@ -66,7 +66,7 @@ class ExactLaw:
         return self.noise_std**2 if self.law.noisy else 0.0
 
     def mean(self, x: ArrayLike) -> NDArray[Any]:
-        """μ(x), (n, c), for the cost of the kernel between x and the training inputs alone."""
+        """μ(x), (n, c), at the cost of the kernel between x and the training inputs alone."""
         inputs = self._inputs(x)
         means = [
             kernel_matrix(self.net, self.law.trained, inputs[rows], self.x) @ self.weights
@@ -169,7 +169,7 @@ def condition(
             the network's own number of outputs.
         law: a name in `LAWS`, or a `Law` of your own.
         noise_std: σ, in the units of y. The "deep-ensemble" law interpolates and has no σ: there
-            it is the observation noise in what `predict` returns, and no more.
+            it is only the observation noise that `predict` reports.
         jitter: added to the diagonal of T_dd only, to make a noise-free law computable.
         solver: `Cholesky()`, exact; `Refined()`, for half the memory; `ConjugateGradients()`, for
             a matrix that does not fit into memory; or a `Solver` of your own.
@@ -192,7 +192,7 @@ def condition(
             f"noise_std and jitter must be finite numbers ≥ 0; got {noise_std!r} and {jitter!r}."
         )
     row = get_law(law)
-    # Copies, so that what the caller does to the arrays later does not reach the law.
+    # Copies: what the caller later does to the arrays must not reach the law.
     inputs = np.array(check_inputs("x", x, net.input_shape, np.float64))
     targets = np.array(_check_targets(y, len(inputs)))
     n, held = len(inputs), len(inputs) <= _HELD_ROWS and not row.is_posterior

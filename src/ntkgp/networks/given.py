@@ -1,4 +1,4 @@
-"""Networks that a user gives: as they are, by a function that makes them, or again for a file."""
+"""Networks from the user: as such, from a function that makes one, or given again to load a file."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from ntkgp.networks.protocol import Network
 
 
 def users_network(network: Any, input_shape: Shape, output_dim: int) -> Network:
-    """The network that was given, or that the function that was given makes for these shapes."""
+    """The user's network, or the one that the user's function makes for these shapes."""
     made = not isinstance(network, Network) and callable(network)
     try:
         net = network(input_shape, output_dim) if made else network
@@ -36,7 +36,7 @@ def users_network(network: Any, input_shape: Shape, output_dim: int) -> Network:
 @storable
 @dataclass(frozen=True)
 class GivenAgain:
-    """Stands in a file for a network whose code is not there, and must be given to `load`."""
+    """Replaces, in a file, a network whose code cannot be stored; `load` must be given it again."""
 
     input_shape: Shape
     output_dim: int
@@ -52,12 +52,12 @@ class GivenAgain:
 
 
 def for_file(net: Network) -> Network | GivenAgain:
-    """The network itself where a file can hold it, else what stands for it."""
+    """The network itself if a file can hold it, else a `GivenAgain`."""
     return net if is_storable(net) else GivenAgain(net.input_shape, net.output_dim)
 
 
 def check_given(net: Network, network: Any) -> None:
-    """Refuse what `load` was given if it is another network than the one in the file."""
+    """Refuse the network given to `load` if it is not the one in the file."""
     if network is not None and _fitting(network, net.input_shape, net.output_dim) != net:
         raise WrongNetwork(
             "network is not the one that was trained, which is in the file: leave it out."

@@ -201,7 +201,7 @@ def _check_layer(layer: Any) -> None:
 
 
 def require_layers(net: Network) -> LayeredNetwork:
-    """The network itself, where its kernel at infinite width is known.
+    """The network itself, if its kernel at infinite width is known; else an error.
 
     >>> require_layers(LayeredNetwork((2,), [], Dense(1))).output_dim
     1

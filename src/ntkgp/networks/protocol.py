@@ -1,4 +1,4 @@
-"""What a network is to the methods of the paper."""
+"""What the methods of the paper need from a network."""
 
 from typing import Protocol, runtime_checkable
 
@@ -11,7 +11,7 @@ from ntkgp.core.typing import Params, Part, Shape
 
 @runtime_checkable
 class Network(Protocol):
-    """A function of parameters, and what the methods must know of it.
+    """A function of parameters, with what the methods must know about it.
 
     Implementations are hashable, so that they can be static under `jax.jit`.
     """

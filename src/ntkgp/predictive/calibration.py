@@ -1,4 +1,4 @@
-"""What held-out rows set: the temperature of class probabilities, the noise of predictions."""
+"""Calibration on held-out rows: the temperature of class probabilities, the noise of predictions."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
 
     Labels are smoothed in the manner of Platt (1999), (n + 1)/(n + 2) for the true class and the rest
     shared by the others: a handful of rows without a mistake must not make T zero. With many
-    rows that is nothing. The search spans four decades either side of the logits' own size, and
+    rows it has no effect. The search spans four decades either side of the logits' own size, and
     starts from a grid, because the cross-entropy of a mixture need not have one minimum.
     """
     size = float(np.std(logits)) or 1.0

@@ -13,7 +13,7 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, repr=False)
 class Normal:
-    """Independent normals for n points and c outputs, what is known of f and the noise apart.
+    """Independent normals for n points and c outputs; the variance of f and the noise are kept apart.
 
     >>> p = Normal(mean=np.zeros((3, 1)), epistemic_var=np.full((3, 1), 0.75), noise_var=0.25)
     >>> p
@@ -30,7 +30,7 @@ class Normal:
     noise_var: Floats | float = 0.0
     """Variance of an observation around the function."""
     members: Floats | None = None
-    """The members' means (k, n, c), where the normal sums up an ensemble."""
+    """The members' means (k, n, c), if the normal sums up an ensemble."""
 
     def __repr__(self) -> str:
         return f"<Normal at {_points(len(self.mean))}, {_outputs_in_words(self.mean.shape[1:])}>"

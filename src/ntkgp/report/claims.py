@@ -1,4 +1,4 @@
-"""What the paper says beside what a run measured, with a verdict that follows from the numbers."""
+"""The paper's claims beside what a run measured, with verdicts that follow from the numbers."""
 
 from typing import Literal, NamedTuple
 
@@ -17,7 +17,7 @@ class Claim(NamedTuple):
 
 
 def between(value: Interval, low: float, high: float) -> Verdict:
-    """Whether a quantity lies in a range: decided where its interval does not straddle an end.
+    """Whether a quantity lies in a range: undecided if its interval straddles an end.
 
     >>> between(Interval(0.5, 0.1), 0.0, 1.0), between(Interval(2.0, 0.1), 0.0, 1.0)
     ('holds', 'does not hold')
@@ -32,7 +32,7 @@ def between(value: Interval, low: float, high: float) -> Verdict:
 
 
 def above(value: Interval, limit: float = 0.0) -> Verdict:
-    """Whether a quantity is above a limit; being exactly there decides nothing.
+    """Whether a quantity is above a limit; undecided if it is exactly there.
 
     >>> above(Interval(1.0, 0.5)), above(Interval(-1.0, 0.5)), above(Interval(0.0, 0.0))
     ('holds', 'does not hold', 'undecided')
@@ -48,12 +48,12 @@ def below(value: Interval, limit: float = 0.0) -> Verdict:
 
 
 def certain(condition: bool) -> Verdict:
-    """Of what is computed without chance."""
+    """The verdict on something computed without chance."""
     return "holds" if condition else "does not hold"
 
 
 def opposite(verdict: Verdict) -> Verdict:
-    """Of the claim that something is not so.
+    """The verdict on the opposite claim.
 
     >>> opposite("holds"), opposite("undecided")
     ('does not hold', 'undecided')
@@ -64,7 +64,7 @@ def opposite(verdict: Verdict) -> Verdict:
 
 
 def all_of(*verdicts: Verdict) -> Verdict:
-    """A claim about several things holds if it does for all, and not if it does not for one.
+    """A claim about several things holds if it holds for all; it does not if it fails for one.
 
     >>> all_of("holds", "undecided"), all_of("holds", "does not hold", "undecided"), all_of()
     ('undecided', 'does not hold', 'undecided')

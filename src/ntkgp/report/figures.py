@@ -1,4 +1,4 @@
-"""Figures: begun, drawn in one look, and written as PNG and SVG. matplotlib is needed here alone."""
+"""Figures in one style, written as PNG and SVG. Only this module imports matplotlib."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def draw_band(
     repeats: Sequence[Sequence[float | None]],
     method: str,
 ) -> None:
-    """The mean over repeats (r, points) with a band as `band_meaning` says; gaps where one has no value."""
+    """The mean over repeats (r, points) with a band as in `band_meaning`; a gap where one has no value."""
     values = np.array([[np.nan if v is None else v for v in run] for run in repeats], float)
     title, colour, line, marker = look(method)
     mean = values.mean(axis=0)

@@ -7,9 +7,9 @@ import numpy as np
 from scipy import stats
 
 MEANING = "±: 95 % confidence interval over repeats."
-"""For the foot of a table."""
+"""What ± means, for the foot of a table."""
 Scores = Mapping[int, float]
-"""One number for each repeat, by the repeat's own number."""
+"""One score for each repeat, by the number of the repeat."""
 
 
 class Interval(NamedTuple):
@@ -17,7 +17,7 @@ class Interval(NamedTuple):
 
     mean: float
     half: float
-    """Half its width; infinite for a single repeat."""
+    """Half the interval's width; infinite for a single repeat."""
 
     @property
     def low(self) -> float:
@@ -40,7 +40,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: Collection[float | int], level: float = 0.95) -> Interval:
-    """By Student's distribution over independent repeats.
+    """The interval by Student's distribution over independent repeats.
 
     >>> interval([1.0, 3.0]).shown(1)
     '2.0 ± 12.7'
@@ -54,7 +54,7 @@ def interval(values: Collection[float | int], level: float = 0.95) -> Interval:
 
 
 def difference(first: Scores, second: Scores, level: float = 0.95) -> Interval:
-    """Of first - second, by the repeats that both have.
+    """The interval of first - second, over the repeats that both have.
 
     >>> difference({0: 3.0, 1: 4.0}, {0: 1.0, 1: 2.0, 2: 9.0})
     Interval(mean=2.0, half=0.0)

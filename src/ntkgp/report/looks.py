@@ -31,7 +31,7 @@ LOOKS = {
 
 
 def look(method: str) -> Look:
-    """That of a method; a plain one for a method unknown here."""
+    """The look of a method; a plain one for a method without its own."""
     return LOOKS.get(method, Look(method, "0.5", ":", "x"))
 
 

@@ -34,12 +34,12 @@ class Part:
     source: str
     """The results file, by name."""
     stem: str
-    """What the files of its figures are called."""
+    """The name of its figures' files."""
     section: Section
     readings: Sequence[str] = ()
     """How the paper is read, or departed from, in every preset."""
     departures: Sequence[str] | None = None
-    """Settings that are not the paper's; None where there is no paper to depart from."""
+    """Settings that differ from the paper's; None if the paper has no such experiment."""
     made_by: Sequence[str] = ()
     """Configuration and versions."""
 

@@ -15,9 +15,9 @@ class Drawing(NamedTuple):
 
     figure: "matplotlib.figure.Figure"
     shows: str
-    """What there is to see in it."""
+    """Its caption."""
     name: str = ""
-    """What its files' name has beyond that of the results file."""
+    """What its file names add to that of the results file."""
 
 
 @dataclass(frozen=True)

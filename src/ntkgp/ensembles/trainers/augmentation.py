@@ -1,4 +1,4 @@
-"""Random changes of images that leave their class alone, made anew at every step."""
+"""Random changes to images that keep their class, drawn again in every step."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class RandomCropsAndFlips:
 
     Args:
         pad: pixels added around before a crop of the old size.
-        fill: their value; where images were standardised, what became of black.
+        fill: their value; if images were standardised, the value that black became.
 
     >>> x = jnp.arange(2 * 4 * 4 * 3.0).reshape(2, 4, 4, 3)
     >>> RandomCropsAndFlips(pad=1)(jax.random.key(0), x).shape

@@ -1,4 +1,4 @@
-"""The one policy for problems whose trainer is not given."""
+"""The trainer that `fit` takes if none is given."""
 
 from functools import lru_cache
 from math import ceil

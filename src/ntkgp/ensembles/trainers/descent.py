@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     """What one step is given."""
 
     rows: Array | None
-    """Of the mini-batch; None for all."""
+    """Rows of the mini-batch; None for all."""
     key: Array
     """For augmentation."""
     done: Array
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 class Descent:
     """Minimise each member's loss by gradient steps.
 
-    Under `jax.jit` the numbers of epochs are traced: others compile nothing anew.
+    Under `jax.jit` the numbers of epochs are traced: another number compiles nothing.
 
     Args:
         optimizer: any Optax optimiser, schedules included.
@@ -57,7 +57,7 @@ class Descent:
         evaluate_every: epochs between two looks at the validation set, and between two updates
             of the progress bar.
         decays: let the learning rate fall to 0 along a cosine over all epochs. Unlike a schedule
-            within the optimiser, this compiles nothing anew for another number of steps.
+            in the optimiser, this compiles nothing for another number of steps.
         augment: a function (key, x) of a mini-batch that returns one like it, for instance with
             images shifted at random; δ is then computed in each step, by one JVP.
 
@@ -143,7 +143,7 @@ class Descent:
             return data_loss + learner.regulariser(theta, draw.member, problem.data.n), data_loss
 
         (loss, data_loss), gradient = jax.value_and_grad(losses, has_aux=True)(state.theta)
-        # For line searches; to others the loss is of no use, and XLA leaves its computation out.
+        # For line searches. Other optimisers do not use the loss, and XLA drops it.
         extra = {"value": loss, "grad": gradient, "value_fn": lambda theta: losses(theta)[0]}
         optimizer = self._masked(learner)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.theta, **extra)

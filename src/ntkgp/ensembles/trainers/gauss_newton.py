@@ -30,7 +30,7 @@ class LMState(NamedTuple):
 
 
 class Linearised(NamedTuple):
-    """The problem around the current θ, rows that are no examples set to zero."""
+    """The problem linearised at the current θ; rows of padding are zero."""
 
     residual: Array
     """r = y' - f̃(X, θ)."""
@@ -64,7 +64,7 @@ class GaussNewton:
     train, one step with μ = 0 is exact, and a second one corrects its rounding.
 
     Args:
-        max_steps: steps at the most.
+        max_steps: the limit of steps.
         tolerance: a member has converged when the next step promises to lower its objective by
             less than this fraction of it. It is stuck when a promise becomes that small only
             because steps kept failing: rounding then hides what is left to gain.
@@ -154,9 +154,9 @@ class GaussNewton:
         return new, data_loss
 
     def _ended(self, state: LMState, promised: Array, objective: Array) -> Array:
-        """A promise that is small right after a step that was taken is the truth about the minimum.
+        """Right after a successful step, a small promise means that the minimum is near.
 
-        After failed steps it is small because the damping has grown.
+        After failed steps it is small only because the damping has grown.
         """
         small = promised <= self.tolerance * objective
         reason = jnp.where(state.growth == _GROWTH, CONVERGED, STUCK)
@@ -194,7 +194,7 @@ def _mean_diagonal(problem: Problem, gram: Array) -> Array:
 
 
 def _least_damping(problem: Problem, gram: Array) -> Array:
-    """What rounding leaves of the Gram matrix's definiteness."""
+    """The least damping that keeps the Gram matrix positive definite despite rounding."""
     return (
         _ROUNDING
         * jnp.sum(_weight(problem))
@@ -232,9 +232,9 @@ def _primal(
 def _next_damping(
     state: LMState, take: Array, gained: Array, promised: Array, least: Array
 ) -> dict[str, Array]:
-    """Nielsen's rule (1999): smooth in the ratio of the gained to the promised.
+    """Nielsen's rule (1999): smooth in the ratio of gain to promise.
 
-    A step that is not finite, from a factorisation that failed, counts as one that gains nothing.
+    A step that is not finite, because its factorisation failed, counts as no gain.
     """
     ratio = gained / jnp.maximum(promised, jnp.finfo(promised.dtype).tiny)
     shrunk = state.damping * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)

@@ -7,8 +7,8 @@ from jax import Array
 from ntkgp.ensembles.problem import Draw, Problem
 
 ENDED = ("limit", "converged", "stuck", "stopped early")
-"""Why training ended: at the trainer's limit of rounds; by its own criterion; where no step lowers the
-objective any more though one was promised to; by rows held out."""
+"""Why training ended: at the trainer's limit of rounds; by its own criterion; because steps promise to
+lower the objective but none does; by rows held out."""
 LIMIT, CONVERGED, STUCK = range(3)
 
 
@@ -17,13 +17,13 @@ class Trainer(Protocol):
     """A way to minimise the members' losses, stated for one member.
 
     Training runs in rounds of steps. A trainer is a pytree (`jax.tree_util.register_dataclass`):
-    its numbers are traced, so that another number compiles nothing anew. Its state is a
+    its numbers are traced, so another number compiles nothing. Its state is a
     NamedTuple of arrays with a field `theta`.
     """
 
     @property
     def rounds(self) -> Any:
-        """Rounds at the most."""
+        """The limit of rounds."""
 
     @property
     def evaluate_every(self) -> Any:
@@ -35,13 +35,13 @@ class Trainer(Protocol):
 
     @property
     def changes_inputs(self) -> bool:
-        """Whether steps see other inputs than the data's, so that δ is computed in the step."""
+        """Whether steps change the inputs, so that δ is computed in each step."""
 
     def check(self, problem: Problem) -> None:
-        """Raise in words where the trainer does not suit the problem."""
+        """Raise an error if the trainer does not suit the problem."""
 
     def bytes_per_member(self, problem: Problem) -> int:
-        """Memory that a member takes beside its parameters."""
+        """Memory that a member takes beyond its parameters."""
 
     def init(self, problem: Problem, draw: Draw) -> Any:
         """The state before the first step."""
@@ -62,7 +62,7 @@ class Trainer(Protocol):
 def check_positive(trainer: object, *names: str) -> None:
     """Refuse options that are neither None nor above zero.
 
-    JAX rebuilds trainers with tracers and placeholders in the place of numbers, which pass.
+    JAX rebuilds trainers with tracers and placeholders instead of numbers; these pass.
     """
     for name in names:
         value = getattr(trainer, name)

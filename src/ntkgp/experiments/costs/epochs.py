@@ -1,4 +1,4 @@
-"""An epoch of training to be timed. It knows training's insides, which nothing else here does."""
+"""An epoch of training to be timed. No other experiment knows training from the inside."""
 
 from collections.abc import Callable
 
@@ -26,9 +26,9 @@ def epoch_of(
     noise: Noise = ConstantNoise(),
     cached: bool = True,
 ) -> Callable[[], None]:
-    """What trains all members for one more epoch when called, as `fit` does, on n random rows.
+    """A function that trains all members for one more epoch, as `fit` does, on n random rows.
 
-    δ is computed beforehand, or in every step where it is not `cached`.
+    δ is computed beforehand, or in every step if it is not `cached`.
     """
     import optax
 

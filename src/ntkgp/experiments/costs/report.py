@@ -26,7 +26,7 @@ def report(results: Results) -> Section:
 
 
 def claims(run: Record) -> list[Claim]:
-    """As far as this run has the methods that they need."""
+    """The claims for which this run has the methods."""
     has = run["methods"].keys()
     both = [negligible(run), three_passes(run)] if {"deep-ensemble", *NTKGP} <= has else []
     return [*both, *([activations(run)] if {*NTKGP} <= has else []), parameter_sets(run)]

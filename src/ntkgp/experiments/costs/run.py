@@ -26,7 +26,7 @@ from ntkgp.networks.layers import Relu
 from ntkgp.networks.ready_made import mlp, myrtle
 
 DEPTHS = {"mlp": (2, 8), "myrtle": (10, 5)}
-"""Of the networks of the MNIST and CIFAR-10 experiments, and another to compare memory with."""
+"""Depths of the MNIST and CIFAR-10 networks, and another depth to compare memory with."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class CostsConfig:
     networks: tuple[str, ...] = ("mlp",)
     methods: tuple[str, ...] = COMPARED
     width: int = 200
-    """Of the dense network."""
+    """Width of the dense network."""
     channels: int = 16
-    """Of the convolutional network."""
+    """Channels of the convolutional network."""
     members: int = 10
     batch_size: int = 100
     steps: int = 50
-    """In one measurement, which is an epoch on random data."""
+    """Steps in one measurement, which is an epoch on random data."""
     turns: int = 5
-    """Measurements of each method, taken in turn so that a busy machine disturbs all alike."""
+    """Measurements of each method, in turn, so that a busy machine disturbs all alike."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -123,7 +123,7 @@ def forward_operations(net: LayeredNetwork, method: str, batch_size: int) -> flo
 
 
 def working_bytes(net: LayeredNetwork, method: str, batch_size: int) -> dict[str, int]:
-    """Memory that a member's gradient takes beside parameters and data: mostly activations."""
+    """Memory for a member's gradient besides parameters and data: mostly activations."""
     learner, theta, member, kept = one_member(net, method, batch_size)
 
     def gradient(theta: Params, member: Member, batch: TrainingSet) -> Params:
@@ -143,7 +143,7 @@ def working_bytes(net: LayeredNetwork, method: str, batch_size: int) -> dict[str
 def parameter_sets(net: LayeredNetwork, method: str) -> Record:
     """How many times the network's parameters a method needs while training, and after.
 
-    Beside the optimiser's own state and working copies, which are the same for all methods.
+    Without the optimiser's state and working copies, which are the same for all methods.
     """
     import optax
 

@@ -14,9 +14,9 @@ from ntkgp.report.section import Drawing, Section
 from ntkgp.report.tables import table
 
 FEWEST = 0.001
-"""Share of the rows on which an error still says something."""
+"""The least share of rows for which an error means something."""
 Score = Callable[[Record], float]
-"""Of one ensemble."""
+"""The score of one ensemble."""
 
 
 def report(results: Results) -> Section:
@@ -113,7 +113,7 @@ def rise(run: Record) -> float:
 
 
 def error_above(threshold: int) -> Score:
-    """In standard deviations of the delay, above one precision; NaN where no row is left."""
+    """RMSE in standard deviations of the delay, above one precision; NaN if no row is left."""
     return lambda run: np.array(run["curve_errors"], float)[threshold].item()
 
 
@@ -154,13 +154,13 @@ def graceful(results: Results) -> Claim:
 
 
 def usable_thresholds(results: Results) -> list[int]:
-    """Those that tell rows apart, and above which every method has one row in a thousand."""
+    """The thresholds that tell rows apart and leave every method one row in a thousand."""
     kept = np.array([run["curve_fractions"] for run in results["runs"]]).min(axis=0)
     return np.flatnonzero((kept >= FEWEST) & (kept < 1)).tolist()
 
 
 def precise(results: Results) -> Claim:
-    """At each usable threshold.
+    """The claim at each usable threshold.
 
     Each of the comparisons is made at a level that leaves 95 % for all of them together.
     """

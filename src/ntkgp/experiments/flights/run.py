@@ -44,7 +44,7 @@ class FlightsConfig:
     w_std: float = 1.0
     b_std: float = 0.05
     weight_decay: float = 1e-4
-    """Of deep ensembles."""
+    """For deep ensembles only."""
 
     def __post_init__(self) -> None:
         check(self, may_be_zero=("weight_decay", "b_std"))
@@ -174,7 +174,7 @@ FLIGHTS = Experiment(
     contents={
         # τ of the figure, in units of 1/variance of the standardised target
         "precision_thresholds": lambda config: rounded(np.geomspace(0.1, 1000, 81)),
-        # the most confident share of the rows, on which there is an error too
+        # shares of the most confident rows, whose error is recorded too
         "kept_shares": lambda config: rounded(np.arange(100, 0, -1) / 100),
     },
     may_grow=("methods", "repeats"),

@@ -32,13 +32,13 @@ class CifarConfig(ImagesConfig):
     """Or "adam", which gets further in few steps."""
     momentum: float = 0.9
     first_rate: float = 0.0001
-    """Of the learning rate, which rises linearly from here in the first epochs."""
+    """The first learning rate; it rises linearly from here during the warm-up."""
     warmup_epochs: int = 5
     decay_epoch: int = 80
-    """From which on the learning rate is `last_rate`."""
+    """The epoch from which the learning rate is `last_rate`."""
     last_rate: float = 0.0002
     crop_pad: int = 4
-    """Pixels by which random crops move an image, at the most; 0 for no crops and no flips."""
+    """The most pixels by which random crops move an image; 0 for neither crops nor flips."""
     may_be_zero = (*ImagesConfig.may_be_zero, "warmup_epochs", "crop_pad")
 
     def __post_init__(self) -> None:

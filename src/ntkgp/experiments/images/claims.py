@@ -22,16 +22,16 @@ def has(results: Results, *methods: str, scale: str = "matched") -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The claim that a score of each of `ours`, less that of each of `theirs`, is as `judge` wants it."""
+    """A claim about the score of each of `ours` less that of each of `theirs`; `judge` decides it."""
 
     where: str
     says: str
     score: Callable[[Results, str, str], Scores]
-    """Of a method by one rule for κ."""
+    """The scores of a method by one rule for κ."""
     judge: Callable[[Interval], Verdict]
     digits: int = 2
     points: bool = True
-    """Whether the score is an error, to be shown in points; else it is in nats."""
+    """Whether the score is an error, shown in points; otherwise it is in nats."""
     ours: tuple[str, ...] = NTKGP
     theirs: tuple[str, ...] = BASELINES
     scale: str = "matched"
@@ -163,7 +163,7 @@ OF_CIFAR: tuple[MakeClaim, ...] = (
 
 
 def elsewhere(origin: str, makers: tuple[MakeClaim, ...]) -> tuple[MakeClaim, ...]:
-    """The same claims about other images than those that the paper makes them about."""
+    """The same claims about images that the paper does not use."""
 
     def moved(make: MakeClaim) -> MakeClaim:
         def judge(results: Results) -> Claim | None:

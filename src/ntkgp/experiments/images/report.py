@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import matplotlib.axes
 
 SIZES = (1, 3)
-"""Of the ensembles whose entropies are drawn, beside whole ones."""
+"""Sizes of ensembles whose entropies are drawn, besides the whole ones."""
 
 
 def report(results: Results, sets: tuple[str, str], makers: Sequence[MakeClaim]) -> Section:
-    """Of two sets, by their names, and what the paper claims about them."""
+    """The report on two sets, given their names and the paper's claims about them."""
     scales = results["config"]["target_scales"]
     drawings = [make(results, scale, sets) for scale in scales for make in (errors, entropies)]
     made = [make(results) for make in makers]
@@ -152,7 +152,7 @@ def entropies(results: Results, scale: str, sets: tuple[str, str]) -> Drawing:
 def draw_entropies(
     axis: "matplotlib.axes.Axes", results: Results, runs: list[Record], where: str
 ) -> None:
-    """Of all repeats together, for a few ensemble sizes."""
+    """Entropies of all repeats together, for a few ensemble sizes."""
     largest = min(len(run["by_size"]) for run in runs)
     sizes = sorted({*(size for size in SIZES if size < largest), largest}, reverse=True)
     for size, line, grey in zip(

@@ -78,21 +78,21 @@ class ImagesConfig:
     learning_rate: float = 0.001
     noise_std: float = 0.1
     weight_decay: float = 1e-4
-    """Of deep ensembles."""
+    """For deep ensembles only."""
     b_std: float = 0.05
     w_var_grid: tuple[float, ...] = (2.0,)
     """Values of σ_W² to choose from by validation accuracy."""
     kappa2_grid: tuple[float, ...] = (1.0,)
-    """Multiples of C ζ₀ to choose κ² from, likewise; of no effect for a fixed κ."""
+    """Multiples of C ζ₀ to choose κ² from, likewise; without effect for a fixed κ."""
     tuning_members: int = 3
-    """Members of the ensembles that the choice is made by."""
+    """Members of the ensembles that make the choice."""
     validation_fraction: float = 0.1
     standardise: str = "all"
-    """By one mean and deviation of all training pixels, or "each" image by its own."""
+    """"all": by one mean and deviation of all training pixels; "each": every image by its own."""
     max_train: int = 1_000_000
-    """Training and validation images at the most, drawn at random."""
+    """The most training and validation images, drawn at random."""
     max_test: int = 1_000_000
-    """Test images, and images from elsewhere, at the most: the first ones."""
+    """The most test images, and images from elsewhere: the first ones."""
     may_be_zero: ClassVar[tuple[str, ...]] = ("weight_decay", "b_std")
     """Fields; other numbers must be above 0."""
 
@@ -118,7 +118,7 @@ Stored = tuple[Split, Split, NDArray[Any]]
 
 
 def marks(config: ImagesConfig, data: Stored) -> Iterator[Mark]:
-    """Candidates and choices, then ensembles, and the exact law at last, which takes most memory."""
+    """Candidates and choices, then ensembles, then the exact law, which takes most memory."""
     for scale, method in itertools.product(config.target_scales, config.methods):
         choice = {"kind": "choice", "method": method, "scale": scale}
         candidates = candidates_of(config, choice)
@@ -198,7 +198,7 @@ def candidate_record(config: ImagesConfig, task: Task, mark: Mark, given: Given)
 
 
 def choice_record(config: ImagesConfig, mark: Mark, given: Given) -> Record:
-    """The candidate of best validation accuracy, of equals the one of higher likelihood."""
+    """The candidate of best validation accuracy; among equals, that of higher likelihood."""
     candidates = candidates_of(config, mark)
     best = candidates[0]
     if len(candidates) > 1:
@@ -288,7 +288,7 @@ def law_record(config: ImagesConfig, task: Task, given: Given, solver: Solver) -
 
 
 def residual(law: ExactLaw) -> float:
-    """Largest |(Θ + σ²I) w - y| / max |y| over 500 rows, each computed anew from the kernel."""
+    """Largest |(Θ + σ²I) w - y| / max |y| over 500 rows, each computed again from the kernel."""
     x, weights, y = law.x, law.weights, law.y
     some = np.random.default_rng(1).choice(len(x), min(len(x), 500), replace=False)
     rows = ntk(law.net, x[some], x)
@@ -315,7 +315,7 @@ def scores(
     edges = np.array(axes["entropy_edges"])
 
     def histogram(values: NDArray[Any]) -> list[int]:
-        inside = np.clip(values, edges[0], edges[-1])  # which rounding may exceed
+        inside = np.clip(values, edges[0], edges[-1])  # rounding may exceed the range
         return np.histogram(inside, edges)[0].tolist()
 
     return {

@@ -1,4 +1,4 @@
-"""What Figures 1 and 7 are to show, of ensembles against the NTKGP posterior."""
+"""The claims of Figures 1 and 7, about ensembles against the NTKGP posterior."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def drawn_methods(results: Results) -> list[str]:
 
 
 def claims(results: Results) -> list[Claim]:
-    """As far as this run has what they need."""
+    """The claims for which this run has the methods."""
     if drawn_methods(results) != list(DRAWN):
         return []
     measured = {
@@ -45,7 +45,7 @@ def groups(run: Record, size: int) -> NDArray[Any]:
 
 
 def ratios(measured: list[Closeness]) -> list[Interval]:
-    """Of standard deviations, inside and outside the data."""
+    """Ratios of standard deviations, inside and outside the data."""
     return [
         interval([c.std_ratio_inside for c in measured]),
         interval([c.std_ratio_outside for c in measured]),
@@ -55,7 +55,7 @@ def ratios(measured: list[Closeness]) -> list[Interval]:
 def mean_errors(results: Results, method: str, size: int | None = None) -> Scores:
     """Root mean square of (mean - NTKGP mean) / NTKGP std, by repeat.
 
-    Of the whole ensemble, or the mean over its groups of `size` members.
+    For the whole ensemble, or the mean over its groups of `size` members.
     """
     law = results["laws"]["ntkgp"]
 

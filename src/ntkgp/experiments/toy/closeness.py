@@ -42,7 +42,7 @@ def closeness(results: Results, run: Record, law_name: str = "") -> Closeness:
 
 
 def columns(measured: Sequence[Closeness]) -> dict[str, str]:
-    """Of a table, with the mean over ensembles of one kind."""
+    """Columns of a table: means over ensembles of one kind."""
     titles = ("mean error", "std ratio in", "std ratio out")
     shown = (interval(values).shown(2) for values in zip(*measured, strict=True))
     return dict(zip(titles, shown, strict=True))

@@ -58,7 +58,7 @@ def closeness_table(results: Results) -> str:
 
 
 def noise_free(results: Results) -> list[str]:
-    """Why a method whose law has σ = 0 is so far from it."""
+    """Why a method is so far from a law with σ = 0."""
     methods = {run["method"] for run in results["runs"] if not LAWS[run["law"]].noisy}
     return [
         f"{look(method).title}: its law has σ = 0, so it runs through every noisy target and its std "
@@ -96,7 +96,7 @@ def ensemble_sizes(results: Results) -> list[Drawing]:
 
 
 def _moments(results: Results, method: str, size: int | None = None) -> Moments:
-    """Of the first members of the first ensemble of a method, over the grid."""
+    """Mean and spread of the first members of a method's first ensemble, over the grid."""
     outputs = np.array(runs_of(results, method)[0]["outputs"])[:size]
     return outputs.mean(axis=0), outputs.std(axis=0)
 

@@ -29,12 +29,12 @@ class ToyConfig:
     solver: str = "gauss-newton"
     """Or "gradient-descent", the paper's."""
     max_steps: int = 100
-    """Gauss-Newton steps at the most."""
+    """The limit of Gauss-Newton steps."""
     tolerance: float = 1e-5
     """A Gauss-Newton member stops when a step promises less than this fraction of its objective."""
     unregularised_tolerance: float = 2e-2
-    """The same for deep ensembles. Nothing but stopping keeps them from interpolating the noise;
-    50,000 steps of gradient descent stop long before that, and so does this."""
+    """The same for deep ensembles. Only stopping keeps them from interpolating the noise: 50,000 steps of
+    gradient descent stop long before that, and so does this."""
     gd_steps: int = 50_000
     learning_rate: float = 0.001
     members: int = 20
@@ -109,7 +109,7 @@ def train(config: ToyConfig, mark: Mark, members: int | list[int], progress: boo
         noise_std=config.noise_std,
         seed=mark["seed"],
         trainer=make_trainer(config, mark["method"]),
-        members_at_once=1,  # whose parameters then stay in cache, which is faster here
+        members_at_once=1,  # their parameters then stay in the cache, which is faster here
         progress=progress,
     )
 

@@ -53,7 +53,7 @@ def from_equinox(
     statics = []
 
     def others(key: Array) -> Any:
-        """The arrays that are no parameters; what is no array is noted beside."""
+        """The arrays that are not parameters; whatever is not an array goes into `statics`."""
         arrays, static = eqx.partition(make(key), eqx.is_array)
         _check_stateless(eqx, static)
         statics.append(static)
@@ -102,7 +102,7 @@ def _check_stateless(eqx: Any, module: Any) -> None:
 
 
 def _drops_out(eqx: Any, module: Any) -> bool:
-    """Whether some Dropout in it would drop."""
+    """Whether the module has an active Dropout."""
 
     def is_dropout(node: Any) -> bool:
         return isinstance(node, eqx.nn.Dropout)

@@ -1,4 +1,4 @@
-"""Libraries that are needed only by those who use them."""
+"""Optional libraries, imported when they are needed."""
 
 from importlib import import_module
 from typing import Any

@@ -27,7 +27,7 @@ from ntkgp.networks.adapters.prior import (
 from ntkgp.networks.adapters.readout import find_readout, rounding
 
 Theta = dict[str, Array]
-"""θ by path: what is random in the module's parameters, less its mean."""
+"""θ by path: the module's random parameters, less their means."""
 
 
 class Recipe(NamedTuple):
@@ -46,7 +46,7 @@ class AdaptedNetwork:
     prior mean, which is 0 or a constant such as the scale 1 of a normalisation. So θ ~ N(0, Λ),
     and f(x, θ) is the module at mean + θ. Parameters of prior variance 0 are not in it.
 
-    Two adapted networks are equal only where they are one object. A pickle holds the adapter's
+    Two adapted networks are equal only if they are one object. A pickle holds the adapter's
     arguments, and calls the adapter again when it is opened.
     """
 
@@ -55,7 +55,7 @@ class AdaptedNetwork:
     module_init: Callable[[Array], Params]
     module_apply: Callable[[Params, Array], Array]
     leaves: tuple[Leaf, ...]
-    """Of the module's parameters, in the order of their pytree."""
+    """The module's parameters, in the order of their pytree."""
     treedef: Any
     readout_paths: frozenset[str]
     recipe: Recipe
@@ -69,13 +69,13 @@ class AdaptedNetwork:
 
     def init(self, key: Array) -> Theta:
         redrawn = [leaf for leaf in self.leaves if leaf.redrawn]
-        # The module has the key for itself where it can, so that its draws are those of the user.
+        # The module gets the whole key if it can: its draws are then those that the user would get.
         own, extra = jax.random.split(key) if redrawn else (key, key)
         drawn = by_path(self.module_init(own)) | _draw(extra, redrawn)
         return {leaf.path: drawn[leaf.path].astype(jnp.float32) for leaf in self.leaves if leaf.var}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "AdaptedNetwork":
-        """Itself, which never changes: a copy would be unequal, and compile everything anew."""
+        """Itself: it never changes, and a copy would be unequal and compile everything again."""
         return self
 
     def __reduce__(self) -> tuple[Callable[..., "AdaptedNetwork"], tuple[Recipe]]:
@@ -114,8 +114,8 @@ class AdaptedNetwork:
     def tangent_gram(self, params: Theta, x: Array, part: Part = "all") -> Array:
         """Σ over leaves of λ J Jᵀ, from the Jacobian of each example alone.
 
-        It holds n · output_dim gradients of the chosen part at once. Where memory is too small for
-        them, train by `Descent`.
+        It holds n · output_dim gradients of the chosen part at once. If memory is too small for
+        them, train with `Descent`.
         """
         n, c = len(x), self.output_dim
         chosen = {
@@ -137,7 +137,7 @@ class AdaptedNetwork:
 
 
 def _made_again(recipe: Recipe) -> AdaptedNetwork:
-    """A network by its recipe, without the warnings that its first making gave."""
+    """A network from its recipe, without the warnings of the first time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstantParameters)
         warnings.simplefilter("ignore", PriorEstimated)
@@ -166,7 +166,7 @@ def adapt(
     recipe: Recipe,
     documented: Mapping[str, float] | None = None,
 ) -> AdaptedNetwork:
-    """Find out once what the methods must know of a network, from its shapes and from draws.
+    """Find out, once, what the methods must know about a network, from its shapes and from draws.
 
     Args:
         recipe: the adapter that calls this, and its own arguments.

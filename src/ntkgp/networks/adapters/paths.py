@@ -70,6 +70,6 @@ def matching(pattern: str, paths: Iterable[str], argument: str) -> set[str]:
 
 
 def listed(paths: Collection[str], most: int = 20) -> str:
-    """Paths in quotes, the first of them where there are many."""
+    """Paths in quotes; only the first ones if there are many."""
     shown = ", ".join(map(repr, list(paths)[:most]))
     return shown if len(paths) <= most else f"{shown} and {len(paths) - most} more"

@@ -18,8 +18,8 @@ from ntkgp.core.typing import Params, Shape
 from ntkgp.networks.adapters.paths import by_path, listed, matching
 
 PriorVar = Mapping[str, float | int] | Callable[[str, Any], float | int | None]
-"""Prior variances by pattern, of which the last that matches counts. Or a function of a leaf's path
-and of its shape and dtype; it returns None to leave λ to the initialiser."""
+"""Prior variances by pattern; the last pattern that matches counts. Or a function of a leaf's path and
+of its shape and dtype; it returns None to leave λ to the initialiser."""
 
 _NUMBERS, _FEWEST_DRAWS, _MOST_DRAWS = 2**22, 16, 1024
 # In standard errors:
@@ -47,7 +47,7 @@ class Leaf:
     shape: Shape
     dtype: Any
     constant: NDArray[Any] | None
-    """Its value in every draw of the initialiser, where there is one."""
+    """Its value in every draw of the initialiser, if it has one."""
     var: float
     """λ. Where it is 0, the leaf is held at its constant."""
     relative_error: float | None = None
@@ -55,7 +55,7 @@ class Leaf:
 
     @property
     def redrawn(self) -> bool:
-        """Whether it is constant to the initialiser, but has a prior by `prior_var`."""
+        """Whether the initialiser leaves it constant, but `prior_var` gives it a prior."""
         return self.constant is not None and self.var > 0
 
 
@@ -63,7 +63,7 @@ class Moments(NamedTuple):
     """What independent draws of one leaf show."""
 
     sample: NDArray[Any]
-    """One of them."""
+    """One of the draws."""
     mean_z: float
     """|mean| of all entries, in standard errors."""
     mean_square: float
@@ -189,9 +189,9 @@ def variance_scaling(shape: Shape) -> tuple[float, ...]:
 def moments(
     init: Callable[[Array], Params], shapes: Mapping[str, jax.ShapeDtypeStruct]
 ) -> dict[str, Moments]:
-    """Moments of every leaf over 16 to 1,024 draws, the fewer the larger the network.
+    """Moments of every leaf over 16 to 1,024 draws, fewer for a larger network.
 
-    A loop draws one after another: memory holds two draws, and one is compiled.
+    A loop draws one after another: memory holds two draws, and one draw is compiled.
     """
     total = sum(leaf.size for leaf in shapes.values())
     n_draws = int(np.clip(_NUMBERS // max(1, total), _FEWEST_DRAWS, _MOST_DRAWS))
@@ -207,7 +207,7 @@ def moments(
 
 
 def _statistics(draw: Array, previous: Array) -> Array:
-    """Mean, mean square, and the fraction of entries that are not as in the draw before."""
+    """Mean, mean square, and the fraction of entries that differ from the draw before."""
     return jnp.stack([draw.mean(), (draw**2).mean(), (draw != previous).mean()])
 
 

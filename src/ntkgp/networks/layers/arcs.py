@@ -1,4 +1,4 @@
-"""arcsin by a polynomial: XLA's own calls a scalar function for every entry on the CPU."""
+"""arcsin by a polynomial: on the CPU, XLA's own calls a scalar function for every entry."""
 
 from math import comb
 
@@ -10,7 +10,7 @@ from numpy.polynomial import Polynomial, chebyshev
 
 
 def _coefficients(degree: int) -> list[float]:
-    """Of the polynomial p with arcsin(s) ≈ s · p(8s² - 1) for 0 ≤ s ≤ ½.
+    """Coefficients of the polynomial p with arcsin(s) ≈ s · p(8s² - 1) for 0 ≤ s ≤ ½.
 
     Taylor's series of arcsin(s)/s in s² is rewritten in t = 8s² - 1, which fills [-1, 1]. There its
     Chebyshev series is cut off, which leaves nearly the least error for this degree.

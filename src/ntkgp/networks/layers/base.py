@@ -81,21 +81,21 @@ class Layer(ABC):
     def gaussian(self, incoming: bool) -> bool:
         """Whether outputs are centred Gaussian at infinite width, given whether the inputs are.
 
-        A layer whose kernel rule needs Gaussian inputs raises ValueError where they are not.
+        A layer whose kernel rule needs Gaussian inputs raises a ValueError if they are not.
         """
         return incoming
 
     def fresh(self, incoming: bool) -> bool:
-        """Whether the outputs' mean is zero thanks to weights of this layer alone.
+        """Whether this layer's own weights make the mean of its outputs zero.
 
-        `incoming` says whether the inputs' mean is, thanks to weights of the layers before.
+        `incoming` says whether the weights of the layers before do so for its inputs.
         """
         return incoming
 
     def all_pairs(self, needed: bool) -> bool:
-        """Whether `kernel` needs covariances of all pairs of positions, not of equal ones alone.
+        """Whether `kernel` needs the covariances of all pairs of positions, not only of equal ones.
 
-        `needed` says whether the layer after it needs them.
+        `needed` says whether the next layer needs them.
         """
         return needed
 

@@ -58,7 +58,7 @@ def _derivative(
     (x, w), (dx, dw) = primals, tangents
     z = _with_own_derivative(x, w, strides, pads)
     dz = jnp.zeros_like(z)
-    if not isinstance(dx, SymbolicZero):  # not so for the first layer's inputs, the data
+    if not isinstance(dx, SymbolicZero):  # zero for the first layer's inputs, the data
         dz = dz + _linear_in_images(dx, w, strides, pads)
     if not isinstance(dw, SymbolicZero):
         dz = dz + _linear_in_weights(x, dw, strides, pads)
@@ -75,11 +75,11 @@ def _linear_in_images(dx: Array, w: Array, strides: Pair, pads: Pads) -> Array:
 def _linear_in_weights(x: Array, dw: Array, strides: Pair, pads: Pads) -> Array:
     """x * dw by matrix products with shifted copies of x, a few images at a time."""
     fh, fw, c_in, c_out = dw.shape
-    # Numbers copied for each output position: of images, or of images and of output gradients.
+    # Numbers copied for each output position: images only, or images and output gradients.
     by_patches, by_columns = fh * fw * c_in, strides[0] * (fw * c_in + fh * c_out)
     product = _patches_product if by_patches <= by_columns else _columns_product
 
-    # Reverse mode keeps x and copies anew, because the copies together are many times larger.
+    # Reverse mode keeps x and copies again: all copies together are many times larger.
     @partial(jax.checkpoint, prevent_cse=False)
     def on_chunk(images: Array, dw: Array) -> Array:
         return product(jnp.pad(images, ((0, 0), *pads, (0, 0))), dw, strides)
@@ -90,7 +90,7 @@ def _linear_in_weights(x: Array, dw: Array, strides: Pair, pads: Pads) -> Array:
     def by_products(w: Array) -> Array:
         return _in_chunks(lambda images: on_chunk(images, w), x, _CHUNK_BYTES // image_bytes)
 
-    # As a derivative, so that JAX knows what is linear in the loop over chunks, and can transpose.
+    # As a derivative: so JAX knows that the loop over chunks is linear, and can transpose it.
     return jax.jvp(by_products, (jnp.zeros_like(dw),), (dw,))[1]
 
 

@@ -28,7 +28,7 @@ class AvgPool(Layer):
 
     window: Pair | int = (2, 2)
     strides: Pair | int | None = None
-    """The window where left out, so that windows tile the image."""
+    """If left out, the window's own size: windows then tile the image."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "window", checked_pair("window of AvgPool", self.window))

@@ -44,12 +44,12 @@ def _sum_of_shifts(cov: Array, axes: tuple[int, ...], window: int, stride: int, 
 
 
 def pair(value: Pair | int) -> Pair:
-    """(height, width), where one number stands for both."""
+    """(height, width); one number stands for both."""
     return value if isinstance(value, tuple) else (value, value)
 
 
 def checked_pair(name: str, value: Pair | int) -> Pair:
-    """(height, width), or an error where these are not whole numbers of at least 1.
+    """(height, width), or an error if these are not whole numbers of at least 1.
 
     >>> checked_pair("window of AvgPool", 2)
     (2, 2)
@@ -63,7 +63,7 @@ def checked_pair(name: str, value: Pair | int) -> Pair:
 
 
 def check_image(layer: str, in_shape: Shape) -> tuple[int, int, int]:
-    """Refuse what is not (height, width, channels)."""
+    """Refuse shapes other than (height, width, channels)."""
     if len(in_shape) != 3:
         raise ValueError(
             f"{layer} takes images (height, width, channels), but its input has shape {in_shape} "

@@ -1,4 +1,4 @@
-"""Arguments of scores as float64 arrays that fit together, or an error in words."""
+"""Arguments of scores as float64 arrays that fit together, or an error that names the argument."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

@@ -8,7 +8,7 @@ from ntkgp.predictive.metrics.checks import Floats, as_labels, as_probabilities
 
 
 def accuracy(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """1/n Σ_i 1{argmax_c p_ic = y_i}, of equals the first; labels y (n,), probabilities p (n, C).
+    """1/n Σ_i 1{argmax_c p_ic = y_i}, ties go to the first; labels y (n,), probabilities p (n, C).
 
     >>> accuracy(labels=[0, 1], probabilities=[[0.9, 0.1], [0.6, 0.4]])
     0.5

@@ -22,8 +22,8 @@ CONFIDENCE_THRESHOLDS: Floats = np.arange(101) / 100
 class ErrorCurve(NamedTuple):
     """Error on the points at least as confident as each threshold τ (Figures 2 and 3, right).
 
-    A threshold that keeps no point has fraction 0 and error NaN: there is no error to speak of, a
-    plot leaves a gap there, and curves of several runs over the same thresholds still stack.
+    A threshold that keeps no point has fraction 0 and error NaN. A plot leaves a gap there, and the
+    curves of several runs over the same thresholds still stack.
 
     The paper keeps points "larger than" τ; here, as in Lakshminarayanan et al. (2017), τ itself is
     kept too. They differ only for points exactly at τ, such as a saturated softmax at τ = 1.

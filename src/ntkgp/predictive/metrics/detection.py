@@ -22,7 +22,7 @@ def auroc(in_scores: ArrayLike, out_scores: ArrayLike) -> float:
 
 
 def fpr_at_tpr(in_scores: ArrayLike, out_scores: ArrayLike, *, tpr: float = 0.95) -> float:
-    """Share of in-distribution points flagged when at least `tpr` of the others are: FPR95 by default.
+    """Share of in-distribution points flagged when at least `tpr` of the others are; by default FPR95.
 
     Positive means out of distribution. A point is flagged if its score is at least t, the highest
     threshold that flags the share `tpr` of out_scores (m,); 1/n Σ_i 1{in_i ≥ t} is returned. Where

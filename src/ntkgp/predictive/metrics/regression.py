@@ -7,7 +7,7 @@ from scipy import special
 from ntkgp.predictive.metrics.checks import Floats, as_alike, as_positive, as_unit, as_values
 
 CENTRAL_LEVELS: Floats = np.arange(1, 20) / 20
-"""Levels 5 %, 10 %, ..., 95 % at which a calibration curve is read unless told otherwise."""
+"""The default levels of a calibration curve: 5 %, 10 %, ..., 95 %."""
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
@@ -116,8 +116,8 @@ def calibration_curve(pit: ArrayLike, levels: ArrayLike = CENTRAL_LEVELS) -> Flo
 def regression_calibration_error(pit: ArrayLike, levels: ArrayLike = CENTRAL_LEVELS) -> float:
     """Mean over levels p of |observed - expected coverage| of central intervals.
 
-    1/m Σ_p |1/n Σ_i 1{|2u_i - 1| ≤ p} - p|, with u as for `calibration_curve`. It sees a wrong
-    width; a shift hides where it leaves coverage right, as when y always exceeds the median.
+    1/m Σ_p |1/n Σ_i 1{|2u_i - 1| ≤ p} - p|, with u as for `calibration_curve`. It detects a
+    wrong width. It misses a shift that leaves coverage right, such as y always above the median.
 
     >>> round(regression_calibration_error(pit=[0.5] * 3, levels=[0.5, 0.9]), 2)
     0.3

@@ -1,0 +1,91 @@
+"""An estimator from outside the package: the NNGP posterior with nothing to set."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import check_estimator
+
+import ntkgp
+from ntkgp.core import storage
+from ntkgp.estimators.regression import Joint, Regressor
+from ntkgp.laws.table import Law
+from ntkgp.predictive.distributions import Normal
+
+NNGP = Law(prior="nngp", trained="nngp")
+
+
+class NNGPRegressor(Regressor):
+    """The NNGP posterior of a network that is given or chosen, with nothing else to set."""
+
+    def __init__(self, noise_std=None, network=None, depth=1, activation="relu", random_state=None):
+        self.noise_std = noise_std
+        self.network = network
+        self.depth = depth
+        self.activation = activation
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        inputs, targets = self._check_xy(X, y)
+        self._start()
+        x = self._standardise(inputs, np.arange(len(inputs)))
+        net, noise_std = self._choose(self._candidates(targets.shape[1]), x, targets, NNGP)
+        scaled = self.y_scaler_.apply("y", targets)
+        self.law_ = ntkgp.condition(net, x, scaled, law=NNGP, noise_std=noise_std, jitter=1e-6)
+        return self
+
+    def fitted_network(self):
+        return self.law_.net
+
+    def _predict(self, x) -> Normal:
+        return self.law_.predict(x)
+
+    def _mean(self, x):
+        return self.law_.mean(x)
+
+    def _joint(self, x):
+        covariance = np.stack([self.law_.covariance(x)] * self.law_.y.shape[1], axis=-1)
+        return Joint(self._mean(x), covariance, self.law_.noise_std**2)
+
+    def _samples(self, x, n_samples, seed):
+        functions = self.law_.sample(x, n_samples, seed)
+        noise = np.random.default_rng([seed, 1]).standard_normal(functions.shape)
+        return functions + self.law_.noise_std * noise
+
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2)) * [1.0, 50.0]
+Y = 30 + 10 * np.sin(X[:, 0])
+
+
+def test_it_says_what_the_package_s_own_says():
+    """The same law through `GPRegressor`; another law is the control."""
+    own = NNGPRegressor(random_state=0).fit(X, Y).predict(X[:9] + 1, return_std=True)
+    options = {"depth": 1, "activation": "relu", "random_state": 0}
+    ours = ntkgp.GPRegressor("nngp", **options).fit(X, Y).predict(X[:9] + 1, return_std=True)
+    other = ntkgp.GPRegressor("ntkgp", **options).fit(X, Y).predict(X[:9] + 1, return_std=True)
+    np.testing.assert_allclose(own, ours, rtol=1e-6)
+    assert np.max(np.abs(np.subtract(own, other))) > 1e-2
+
+
+def test_scikit_learn_s_own_checks_pass():
+    results = check_estimator(NNGPRegressor(), on_skip=None, on_fail=None)
+    failed = [r for r in results if r["status"] not in ("passed", "skipped")]
+    assert not failed, "\n".join(f"{r['check_name']}: {r['exception']!r}" for r in failed)
+
+
+def test_it_goes_where_scikit_learn_s_go():
+    scores = cross_val_score(clone(NNGPRegressor(random_state=0)), X, Y, cv=3)
+    assert np.mean(scores) > 0.5
+    with pytest.raises(ValueError, match="NaN"):
+        NNGPRegressor().fit(np.where(X > 0, np.nan, X), Y)
+
+
+def test_it_is_saved_where_its_class_is_storable(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_CLASSES", dict(storage._CLASSES))
+    model = NNGPRegressor(random_state=0).fit(X, Y)
+    with pytest.raises(TypeError, match=r"class NNGPRegressor cannot be saved.*@ntkgp\.storable"):
+        model.save(tmp_path)
+    ntkgp.storable(NNGPRegressor)
+    model.save(tmp_path)
+    np.testing.assert_array_equal(ntkgp.load(tmp_path).predict(X), model.predict(X))
