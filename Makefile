@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow test-oldest check bench figures clean
+.PHONY: demo test quick test-slow test-oldest test-newest check bench figures clean
 
 demo: $(VENV)/.report
 	$(BIN)/ntkgp reproduce toy --preset demo --out runs/demo --quiet
@@ -32,18 +32,25 @@ check: $(VENV)/.test
 # Tables of ratios against PyTorch, scikit-learn and limits of this machine, taken in one run each.
 # exact_mnist.py, which needs MNIST, toy_solver.py and letters.py are run by themselves.
 bench: $(VENV)/.bench
-	for name in kernel mlp_training myrtle small_data prediction growth; do \
+	for name in kernel mlp_training myrtle small_data prediction growth first_fit; do \
 	    $(BIN)/python benchmarks/$$name.py --out runs/bench || exit 1; \
 	done
 
-# The oldest versions that pyproject.toml promises, in an environment of their own.
+# The oldest versions that pyproject.toml promises, and the newest there are, each in an environment
+# of its own. A newer Python gets newer versions: make test-newest NEWEST=python3.13
+NEWEST ?= $(PYTHON)
 test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet -c constraints-oldest.txt -e '.[report,test]'
 	.venv-oldest/bin/pytest -n 2 --dist worksteal -m "not slow"
 
+test-newest:
+	$(NEWEST) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --upgrade -e '.[report,test]'
+	.venv-newest/bin/pytest -n 2 --dist worksteal -m "not slow"
+
 clean:
-	rm -rf $(VENV) .venv-oldest runs
+	rm -rf $(VENV) .venv-oldest .venv-newest runs
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

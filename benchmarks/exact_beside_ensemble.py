@@ -6,51 +6,62 @@
 prior and all rows; the members are trained by Gauss-Newton steps.
 """
 
-import argparse
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 import ntkgp
+from common import options_of, parsed, pyplot, save_figure
 
 # Okabe and Ito's palette; line styles tell the curves apart without colour.
 LAW, ENSEMBLE = "#0072b2", "#d55e00"
 STYLES = {"ntkgp": "-", "nngp": ":", "randomised-prior": "--", "deep-ensemble": "-."}
 COLOURS = dict(zip(STYLES, ("#0072b2", "#e69f00", "#009e73", "#d55e00"), strict=True))
-WIDTHS = (32, 512)
-MEMBERS = 20
 GRID = np.linspace(-5, 5, 201)[:, None]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("docs/guide/exact.png"))
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class Sizes:
+    widths: tuple[int, int] = (32, 512)
+    depth: int = 2
+    members: int = 20
+    max_steps: int = ntkgp.GaussNewton().max_steps
+
+
+TINY = Sizes(widths=(2, 2), depth=1, members=2, max_steps=1)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parsed(options_of(__doc__), arguments, out="docs/guide")
+    sizes = TINY if options.tiny else Sizes()
     x, y = data()
-    laws = {name: ntkgp.GPRegressor(name, activation="erf").fit(x, y) for name in STYLES}
+    laws = {
+        name: ntkgp.GPRegressor(name, depth=sizes.depth, activation="erf").fit(x, y)
+        for name in STYLES
+    }
     exact = laws["ntkgp"].predict_dist(GRID)
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
+    figure, axes = pyplot().subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     axes[1].sharey(axes[0])
     print(
         "| width | std ratio at the data | std ratio away | mean, in law stds |\n|---|---|---|---|"
     )
-    for axis, width in zip(axes, WIDTHS, strict=False):
+    for axis, width in zip(axes, sizes.widths, strict=False):
         model = ntkgp.EnsembleRegressor(
             activation="erf",
-            members=MEMBERS,
+            members=sizes.members,
             width=width,
+            depth=sizes.depth,
             validation_fraction=0,
-            trainer=ntkgp.GaussNewton(),
+            trainer=ntkgp.GaussNewton(max_steps=sizes.max_steps),
             random_state=0,
         ).fit(x, y)
         trained = model.predict_dist(GRID)
         print(f"| {width} | {closeness(x, exact, trained)} |")
         draw_band(axis, exact, LAW, "-", "exact law")
-        draw_band(axis, trained, ENSEMBLE, "--", f"{MEMBERS} networks")
+        draw_band(axis, trained, ENSEMBLE, "--", f"{sizes.members} networks")
         axis.plot(x[:, 0], y, "ko", markersize=3, label="data")
         axis.set(title=f"NTKGP, width {width}", xlabel="x", ylim=(-2, 5))
     axes[0].set_ylabel("mean ± 2 std of the function")
@@ -63,7 +74,7 @@ def main() -> None:
     axes[2].set(title="the four laws", xlabel="x", ylabel="std of the function", yscale="log")
     axes[2].set_ylim(3e-3, 8)
     axes[2].legend(frameon=False, loc="upper center", ncols=2)
-    figure.savefig(options.out, dpi=150)
+    save_figure(figure, options.out / "exact.png")
 
 
 def data() -> tuple[NDArray[np.float64], NDArray[np.float64]]:

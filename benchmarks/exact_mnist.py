@@ -7,24 +7,45 @@ and residuals of the equations it solves. It is the analytic part of the experim
     python benchmarks/exact_mnist.py [--images 60000] [--standardise all] [--out runs/exact-mnist]
 """
 
-import argparse
-import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common import best_seconds, table
+from common import best_seconds, options_of, parsed, write
+from ntkgp.data import Split
 from ntkgp.experiments import results
 from ntkgp.experiments.experiment import run
-from ntkgp.experiments.images.mnist import MNIST
+from ntkgp.experiments.images.mnist import MNIST, MnistConfig
+from ntkgp.experiments.images.run import CLASSES, Stored
 from ntkgp.kernels.panels import Panel
 from ntkgp.kernels.solvers import Cholesky, CholeskyInverse
 from ntkgp.kernels.training_kernel import TrainingKernel
+
+LAW_ALONE = replace(MNIST.presets["laptop"], methods=())
+
+
+@dataclass(frozen=True)
+class Sizes:
+    experiment: MnistConfig = LAW_ALONE
+    synthetic: int | None = None
+    """Random images in place of each of the data sets; None for the data sets."""
+    gemm_side: int = 4096
+
+
+TINY = Sizes(MnistConfig(methods=(), width=2, depth=1), synthetic=30, gemm_side=8)
+
+
+def synthetic_images(n: int, config: MnistConfig) -> Stored:
+    """Noise of MNIST's shape. All classes are there."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (3, n, config.pixels), dtype=np.uint8)
+    labels = np.arange(n, dtype=np.uint8) % CLASSES
+    return Split(images[0], labels), Split(images[1], labels), images[2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,38 +75,38 @@ class TimedCholesky(Cholesky):
         return inverse
 
 
-def gemm_rate() -> float:
+def gemm_rate(side: int) -> float:
     """Operations per second of a large float64 matrix product, the best of several."""
-    a = np.ones((4096, 4096))
-    return 2 * 4096**3 / best_seconds({"gemm": lambda: a @ a}, repeats=4)["gemm"]
+    a = np.ones((side, side))
+    return 2 * side**3 / best_seconds({"gemm": lambda: a @ a}, repeats=4)["gemm"]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=MNIST.presets["laptop"].max_train)
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = options_of(__doc__)
+    parser.add_argument("--images", type=int, help="at the most; all by default")
     parser.add_argument("--standardise", choices=("each", "all"), default="each")
-    parser.add_argument("--out", type=Path, default=Path("runs/exact-mnist"))
-    options = parser.parse_args()
+    options = parsed(parser, arguments, out="runs/exact-mnist")
+    sizes = TINY if options.tiny else Sizes()
     config = replace(
-        MNIST.presets["laptop"],
-        methods=(),
-        max_train=options.images,
+        sizes.experiment,
+        max_train=options.images or sizes.experiment.max_train,
         standardise=options.standardise,
     )
     solver = TimedCholesky()
-    path = run(replace(MNIST, record=partial(MNIST.record, solver=solver)), config, options.out)
+    experiment = replace(MNIST, record=partial(MNIST.record, solver=solver))
+    if sizes.synthetic:
+        experiment = replace(experiment, load=partial(synthetic_images, sizes.synthetic))
+    path = run(experiment, config, options.out)
     law = next((run for run in results.load(path)["runs"] if run["kind"] == "law"), None)
     if law is None or not solver.stages:
         sys.exit(f"nothing was measured: see above, or take another --out than {options.out}.")
-    measured = facts(law, solver.stages)
+    measured = facts(law, solver.stages, gemm_rate(sizes.gemm_side))
     rows = [{"what": name, "measured": value} for name, value in measured.items()]
-    print(f"exact_mnist\n{table(rows)}\n")
-    contents = {"benchmark": "exact_mnist", "versions": results.versions(), "rows": rows}
-    (options.out / "exact_mnist.json").write_text(json.dumps(contents, indent=1) + "\n")
+    write("exact_mnist", rows, replace(sizes, experiment=config), options.out)
 
 
-def facts(law: dict[str, Any], stages: dict[str, float]) -> dict[str, Any]:
-    n, rate = law["training_images"], gemm_rate()
+def facts(law: dict[str, Any], stages: dict[str, float], rate: float) -> dict[str, Any]:
+    n = law["training_images"]
     flops = n**3 / 3 / stages["factorisation"]
     named = {f"seconds: {name}": seconds for name, seconds in stages.items()}
     named |= {f"seconds: {name}": seconds for name, seconds in law["stage_seconds"].items()}

@@ -5,49 +5,66 @@ Every size runs in a process of its own, so that its peak memory is its own.
     python benchmarks/growth.py [--out runs/bench]
 """
 
-import argparse
 import json
-import subprocess
-import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-SIZES = {
-    "Cholesky": (2000, 4000, 8000, 16000),
-    "ConjugateGradients": (2000, 4000, 8000, 16000),
-}
+from common import Rows, in_new_process, options_of, parsed, pyplot, save_figure, write
+
+LOOKS = {"Cholesky": ("#0072b2", "o", "-"), "ConjugateGradients": ("#d55e00", "s", "--")}
 
 
-def measure(solver: str, n: int) -> dict[str, Any]:
-    """Seconds of conditioning on n rows and of 500 means and variances; peak memory beyond idle."""
+@dataclass(frozen=True)
+class Sizes:
+    rows: tuple[int, ...] = (2000, 4000, 8000, 16000)
+    features: int = 50
+    depth: int = 2
+    rows_before: int = 500
+    """Conditioned on to compile, which is the idle state."""
+    predictions: int = 500
+
+
+TINY = Sizes(rows=(7, 8), features=2, depth=1, rows_before=8, predictions=8)
+
+
+def measure(sizes: Sizes, solver: str, n: int) -> dict[str, Any]:
+    """Seconds of conditioning on n rows and of means and variances; peak memory beyond idle."""
     import ntkgp
-    from common import peak_gib
     from ntkgp.networks.layers import Relu
 
     rng = np.random.default_rng(0)
-    x = rng.random((n, 50))
+    x = rng.random((n, sizes.features))
     y = np.sin(x.sum(axis=1))
-    net = ntkgp.mlp(50, activation=Relu(), w_std=2**0.5)
-    ntkgp.condition(net, x[:500], y[:500]).predict(x[:500])  # compiles, and is the idle state
+    net = ntkgp.mlp(sizes.features, depth=sizes.depth, activation=Relu(), w_std=2**0.5)
+    before = slice(sizes.rows_before)
+    ntkgp.condition(net, x[before], y[before]).predict(x[: sizes.predictions])
     idle = peak_gib()
     started = time.perf_counter()
     law = ntkgp.condition(net, x, y, noise_std=0.1, solver=getattr(ntkgp, solver)())
     conditioned = time.perf_counter()
-    law.predict(rng.random((500, 50)))
+    law.predict(rng.random((sizes.predictions, sizes.features)))
     done = time.perf_counter()
     return {
         "solver": solver,
         "rows": n,
         "seconds, conditioning": conditioned - started,
-        "seconds, 500 predictions": done - conditioned,
-        "peak GiB": peak_gib() - idle,
+        f"seconds, {sizes.predictions} predictions": done - conditioned,
+        "peak GiB": max(peak_gib() - idle, 2**-20),  # less is not seen, and has no logarithm
     }
 
 
-def exponent(rows: list[dict[str, Any]], field: str) -> float:
+def peak_gib() -> float:
+    from ntkgp.core.memory import peak_bytes
+
+    return (peak_bytes() or 0) / 2**30
+
+
+def exponent(rows: Rows, field: str) -> float:
     """Slope of the logarithms over the three largest sizes."""
     last = rows[-3:]
     return float(
@@ -55,52 +72,40 @@ def exponent(rows: list[dict[str, Any]], field: str) -> float:
     )
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+def draw(rows: Rows, path: Path) -> None:
+    figure, axes = pyplot().subplots(1, 2, figsize=(8, 3.4), layout="constrained")
     fields = {"seconds, conditioning": "seconds to condition", "peak GiB": "peak memory, GiB"}
-    looks = (("#0072b2", "o", "-"), ("#d55e00", "s", "--"))
+    sizes = sorted({row["rows"] for row in rows})
     for axis, (field, label) in zip(axes, fields.items(), strict=True):
-        for (colour, marker, line), solver in zip(looks, SIZES, strict=True):
+        for solver, (colour, marker, line) in LOOKS.items():
             own = [row for row in rows if row["solver"] == solver]
-            sizes, values = [row["rows"] for row in own], [row[field] for row in own]
             name = f"{solver}, $n^{{{exponent(own, field):.1f}}}$"
+            values = [row[field] for row in own]
             axis.loglog(sizes, values, color=colour, marker=marker, ls=line, label=name)
         axis.set_xticks(sizes, [f"{n:,}" for n in sizes])
         axis.minorticks_off()
         axis.set(xlabel="training rows n", ylabel=label)
         axis.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
         axis.grid(alpha=0.3)
-    for kind in ("png", "svg"):
-        figure.savefig(path.with_suffix(f".{kind}"), dpi=150)
+    save_figure(figure, path, "png", "svg")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/bench"))
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = options_of(__doc__)
     parser.add_argument("--one", nargs=2, metavar=("SOLVER", "ROWS"), help="one measurement only")
-    options = parser.parse_args()
+    options = parsed(parser, arguments)
+    sizes = TINY if options.tiny else Sizes()
     if options.one:
-        print(json.dumps(measure(options.one[0], int(options.one[1]))))
+        solver, n = options.one
+        print(json.dumps(measure(sizes, solver, int(n))))
         return
-    from common import table
-
-    rows = []
-    for solver, sizes in SIZES.items():
-        for n in sizes:
-            command = [sys.executable, __file__, "--one", solver, str(n)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            rows.append(json.loads(done.stdout))
+    rows: Rows = []
+    for solver in LOOKS:
+        for n in sizes.rows:
+            tiny = ["--tiny"] if options.tiny else []
+            rows.append(in_new_process(__file__, [*tiny, "--one", solver, str(n)]))
             print(rows[-1], flush=True)
-    print(f"growth\n{table(rows)}\n")
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "growth.json").write_text(
-        json.dumps({"benchmark": "growth", "rows": rows}) + "\n"
-    )
+    write("growth", rows, sizes, options.out)
     draw(rows, options.out / "growth")
 
 

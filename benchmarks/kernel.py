@@ -4,6 +4,9 @@ The limit is the Gram matrix of the inputs alone, one matrix product. The plain 
 formulas as they stand in the literature, in jax.numpy, compiled as one program on the whole set.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,11 +14,23 @@ import jax.numpy as jnp
 import numpy as np
 
 import ntkgp
-from common import best_seconds, main
+from common import Rows, best_seconds, run_and_write
 from ntkgp.core.arrays import precision
 from ntkgp.networks.layers import Relu
 
-N, DEPTH, W_STD, B_STD = 4096, 2, 2**0.5, 0.05
+W_STD, B_STD = 2**0.5, 0.05
+
+
+@dataclass(frozen=True)
+class Sizes:
+    rows: int = 4096
+    pixels: int = 784
+    depth: int = 2
+    repeats: int = 5
+    in_a_row: int = 3
+
+
+TINY = Sizes(rows=8, pixels=3, depth=1, repeats=1, in_a_row=1)
 
 
 @jax.jit
@@ -23,14 +38,14 @@ def gram(x: Any) -> Any:
     return x @ x.T
 
 
-@jax.jit
-def plain(x: Any) -> Any:
+@partial(jax.jit, static_argnums=1)
+def plain(x: Any, depth: int) -> Any:
     """Θ by the recursion with arccos, nothing shared and nothing cut."""
     k, theta = x @ x.T / x.shape[1], 0.0
-    for layer in range(DEPTH + 1):
+    for layer in range(depth + 1):
         k = W_STD**2 * k + B_STD**2
         theta = k + W_STD**2 * theta
-        if layer < DEPTH:
+        if layer < depth:
             scale = jnp.sqrt(jnp.outer(jnp.diag(k), jnp.diag(k)))
             cos = jnp.clip(k / scale, -1, 1)
             angle = jnp.arccos(cos)
@@ -39,34 +54,40 @@ def plain(x: Any) -> Any:
     return theta
 
 
-def run() -> list[dict[str, Any]]:
-    net = ntkgp.mlp(784, 10, depth=DEPTH, activation=Relu(), w_std=W_STD, b_std=B_STD)
+def run(sizes: Sizes) -> Rows:
+    net = ntkgp.mlp(
+        sizes.pixels, 10, depth=sizes.depth, activation=Relu(), w_std=W_STD, b_std=B_STD
+    )
     rows = []
     for dtype in (np.float32, np.float64):
-        x = np.random.default_rng(0).random((N, 784)).astype(dtype)
-
-        def within(f: Any, x: Any = x, dtype: Any = dtype) -> Any:
-            def call() -> None:
-                with precision(dtype):
-                    np.asarray(f(x))
-
-            return call
-
+        x = np.random.default_rng(0).random((sizes.rows, sizes.pixels)).astype(dtype)
         runs = {
-            "ntkgp.ntk, symmetric": lambda x=x: ntkgp.ntk(net, x),
-            "Gram matrix of the inputs alone": within(gram),
-            "plain jax.numpy": within(plain),
+            "ntkgp.ntk, symmetric": partial(ntkgp.ntk, net, x),
+            "Gram matrix of the inputs alone": partial(in_precision, dtype, gram, x),
+            "plain jax.numpy": partial(in_precision, dtype, plain, x, sizes.depth),
         }
-        seconds = best_seconds(runs, in_a_row=3)
+        seconds = best_seconds(runs, sizes.repeats, sizes.in_a_row)
         ours = seconds["ntkgp.ntk, symmetric"]
-        for name, value in seconds.items():
-            row = {"dtype": np.dtype(dtype).name, "run": name}
-            rows.append(
-                row
-                | {"million pairs per second": N**2 / value / 1e6, "seconds / ours": value / ours}
-            )
+        rows += [
+            {
+                "dtype": np.dtype(dtype).name,
+                "run": name,
+                "million pairs per second": sizes.rows**2 / value / 1e6,
+                "seconds / ours": value / ours,
+            }
+            for name, value in seconds.items()
+        ]
     return rows
 
 
+def in_precision(dtype: Any, f: Callable[..., Any], *arguments: Any) -> None:
+    with precision(dtype):
+        np.asarray(f(*arguments))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run_and_write("kernel", __doc__, run, Sizes(), TINY, arguments)
+
+
 if __name__ == "__main__":
-    main("kernel", run)
+    main()

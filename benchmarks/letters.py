@@ -7,12 +7,12 @@ All models have their defaults. Seed s is both the split of the digits, two thir
 the same share of each class, and the estimators' random_state. Nothing is tuned on letters.
 """
 
-import argparse
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -21,18 +21,13 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import ntkgp
+from common import options_of, parsed, pyplot, save_figure
 from ntkgp import metrics
 from ntkgp.data import load_letters
 from ntkgp.experiments import results
 
 # Okabe and Ito's palette; digits and letters differ in grey and in texture too.
 DIGITS, LETTERS = "#0072b2", "#e69f00"
-
-MODELS = {
-    "ntkgp-param": lambda seed: ntkgp.EnsembleClassifier("ntkgp-param", random_state=seed),
-    "deep-ensemble": lambda seed: ntkgp.EnsembleClassifier("deep-ensemble", random_state=seed),
-    "ntkgp law": lambda seed: ntkgp.GPClassifier("ntkgp", random_state=seed),
-}
 DRAWN = {"ntkgp-param": "NTKGP-param", "deep-ensemble": "deep ensemble"}
 COLUMNS = {  # of a run: heading, digits after the point, factor
     "accuracy": ("accuracy %", 1, 100),
@@ -48,26 +43,44 @@ SHOWN_LETTERS = "ACEFHKLNPR"
 TALLEST = 0.2  # share of images; higher bars are cut, and say how high they are
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("docs/guide/letters"))
-    parser.add_argument("--seeds", type=int, default=3)
+@dataclass(frozen=True)
+class Sizes:
+    seeds: int = 3
+    digits: int = 1797
+    depth: int = 2
+    ensembles: Mapping[str, int] = field(default_factory=dict)
+    """What ensembles have other than by default."""
+
+
+TINY = Sizes(
+    seeds=2,
+    digits=120,
+    depth=1,
+    ensembles={"members": 2, "width": 2, "min_steps": 1, "min_epochs": 1},
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = options_of(__doc__)
+    parser.add_argument("--seeds", type=int)
     parser.add_argument("--draw-only", action="store_true")
-    options = parser.parse_args()
-    path = options.out.with_suffix(".json")
-    state = results.load(path) if options.draw_only else run(path, options.seeds)
-    draw(state).savefig(options.out.with_suffix(".png"), dpi=150)
+    options = parsed(parser, arguments, out="docs/guide")
+    sizes = TINY if options.tiny else Sizes()
+    sizes = replace(sizes, seeds=options.seeds or sizes.seeds)
+    path = options.out / "letters.json"
+    state = results.load(path) if options.draw_only else run(path, sizes)
+    save_figure(draw(state, sizes), path)
     print(table(state["runs"]))
 
 
-def run(path: Path, seeds: int) -> dict[str, Any]:
+def run(path: Path, sizes: Sizes) -> dict[str, Any]:
     """Every model on every seed; the file is written after each."""
-    config = {"seeds": seeds, "test_size": "1/3", "bins": BINS.round(4).tolist()}
+    config = asdict(sizes) | {"test_size": "1/3", "bins": BINS.round(4).tolist()}
     state: dict[str, Any] = {"experiment": "letters", "config": config}
     state |= {"versions": results.versions(), "drawn": {}, "runs": []}
-    for seed in range(seeds):
-        for name, make in MODELS.items():
-            record, drawn = measure(make(seed), seed)
+    for seed in range(sizes.seeds):
+        for name, model in models(sizes, seed).items():
+            record, drawn = measure(model, split(sizes, seed))
             state["runs"].append({"model": name, "seed": seed} | record)
             if seed == 0 and name in DRAWN:
                 state["drawn"][name] = drawn
@@ -76,14 +89,24 @@ def run(path: Path, seeds: int) -> dict[str, Any]:
     return state
 
 
-def split(seed: int) -> list[NDArray[Any]]:
-    x, labels = load_digits(return_X_y=True)
+def models(sizes: Sizes, seed: int) -> dict[str, Any]:
+    shared = {"depth": sizes.depth, "random_state": seed}
+    ensembles = {
+        method: ntkgp.EnsembleClassifier(method, **shared, **sizes.ensembles) for method in DRAWN
+    }
+    return ensembles | {"ntkgp law": ntkgp.GPClassifier("ntkgp", **shared)}
+
+
+def split(sizes: Sizes, seed: int) -> list[NDArray[Any]]:
+    x, labels = (part[: sizes.digits] for part in load_digits(return_X_y=True))
     return train_test_split(x, labels, test_size=1 / 3, stratify=labels, random_state=seed)
 
 
-def measure(model: Any, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
+def measure(
+    model: Any, digits_split: list[NDArray[Any]]
+) -> tuple[dict[str, float], dict[str, Any]]:
     """Numbers of one model, and what the picture needs of it."""
-    x, x_test, labels, test_labels = split(seed)
+    x, x_test, labels, test_labels = digits_split
     started = time.perf_counter()
     model.fit(x, labels)
     digits, letters = model.predict_proba(x_test), model.predict_proba(load_letters().x)
@@ -125,12 +148,11 @@ def said(p: NDArray[Any]) -> list[tuple[int, float]]:
     return [(int(row.argmax()), round(float(row.max()), 4)) for row in p]
 
 
-def draw(state: dict[str, Any]) -> Figure:
+def draw(state: dict[str, Any], sizes: Sizes) -> Figure:
     """Ten digits and ten letters with what both ensembles say, above histograms of entropy."""
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure = plt.figure(figsize=(9, 5.6), layout="constrained")
+    figure = pyplot().figure(figsize=(9, 5.6), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=[1.05, 1])
-    draw_images(above, state["drawn"])
+    draw_images(above, state["drawn"], split(sizes, seed=0))
     axes = below.subplots(1, len(DRAWN), sharey=True)
     for axis, (name, title) in zip(axes, DRAWN.items(), strict=True):
         draw_entropies(axis, state["drawn"][name])
@@ -142,8 +164,8 @@ def draw(state: dict[str, Any]) -> Figure:
     return figure
 
 
-def draw_images(figure: SubFigure, drawn: dict[str, Any]) -> None:
-    _, x_test, _, test_labels = split(0)
+def draw_images(figure: SubFigure, drawn: dict[str, Any], digits_split: list[NDArray[Any]]) -> None:
+    _, x_test, _, test_labels = digits_split
     rows = {
         "digits": x_test[shown_digits(test_labels)],
         "letters": load_letters().x[shown_letters()],
@@ -191,7 +213,7 @@ def table(runs: list[dict[str, Any]]) -> str:
     """Mean ± standard error over seeds, in Markdown."""
     lines = ["| model | " + " | ".join(head for head, _, _ in COLUMNS.values()) + " |"]
     lines.append("|---" * (1 + len(COLUMNS)) + "|")
-    for name in MODELS:
+    for name in dict.fromkeys(run["model"] for run in runs):
         cells = []
         for column, (_, digits, factor) in COLUMNS.items():
             values = factor * np.array([r[column] for r in runs if r["model"] == name])

@@ -3,27 +3,20 @@
 The peers run the same algorithm, with δ and the noisy targets computed beforehand: eager, one
 member after another, with its fused Adam; and by hand as one network of batched matrices. Both have
 all threads. Data are random numbers of the shapes of the real ones, which cost the same.
+
+    python benchmarks/mlp_training.py [--ours] [--out runs/bench]
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from functools import partial
 
 import jax
 
-jax.config.update("jax_num_cpu_devices", 2)
-
-import numpy as np
-import torch
-
 import ntkgp
-from common import best_seconds, main
-from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise
+from common import Rows, best_seconds, run_against_pytorch
 from ntkgp.experiments.costs.epochs import epoch_of
 from ntkgp.networks.layers import Relu
-
-BATCH, LEARNING_RATE, NOISE_STD = 100, 1e-3, 0.1
 
 
 @dataclass(frozen=True)
@@ -34,120 +27,99 @@ class Case:
     depth: int
     outputs: int
     members: int
-    heteroscedastic: bool
+    learned_noise: bool
     rows: tuple[int, ...]
 
     @property
-    def heads(self) -> int:
-        return 2 if self.heteroscedastic else 1
-
-    def data(self, n: int) -> tuple[Any, Any]:
-        rng = np.random.default_rng(0)
-        return (
-            rng.normal(size=(n, self.inputs)).astype(np.float32),
-            rng.normal(size=(n, self.outputs)).astype(np.float32),
-        )
+    def widths(self) -> list[int]:
+        """Of all layers; a network that learns the noise has two outputs for each target."""
+        last = 2 * self.outputs if self.learned_noise else self.outputs
+        return [self.inputs, *[self.width] * self.depth, last]
 
 
-CASES = (
-    Case("mnist", 784, 200, 2, 10, 10, False, (10_000,)),
-    Case("flights", 8, 100, 4, 1, 5, True, (10_000, 20_000, 40_000)),
+@dataclass(frozen=True)
+class Sizes:
+    cases: tuple[Case, ...] = (
+        Case("mnist", 784, 200, 2, 10, 10, False, (10_000,)),
+        Case("flights", 8, 100, 4, 1, 5, True, (10_000, 20_000, 40_000)),
+    )
+    batch_size: int = 100
+    repeats: int = 3
+
+
+TINY = Sizes(
+    cases=(
+        Case("mnist", 3, 2, 1, 2, 2, False, (4,)),
+        Case("flights", 2, 2, 1, 1, 2, True, (4,)),
+    ),
+    batch_size=2,
+    repeats=1,
 )
 
 
-def epochs(case: Case, n: int, method: str, plan: str) -> Callable[[], None]:
-    net = ntkgp.mlp(
-        case.inputs,
-        case.heads * case.outputs,
-        width=case.width,
-        depth=case.depth,
-        activation=Relu(),
-    )
+def our_epoch(
+    case: Case, n: int, batch_size: int, method: str = "ntkgp-param", plan: str = "auto"
+) -> Callable[[], None]:
+    inputs, *_, outputs = case.widths
     return epoch_of(
-        net,
+        ntkgp.mlp(inputs, outputs, width=case.width, depth=case.depth, activation=Relu()),
         method,
         n,
         members=case.members,
-        batch_size=BATCH,
+        batch_size=batch_size,
         plan=plan,
-        noise=LearnedNoise() if case.heteroscedastic else ConstantNoise(),
+        noise=ntkgp.LearnedNoise() if case.learned_noise else ntkgp.ConstantNoise(),
     )
 
 
-class Torch:
-    """One epoch of the same by PyTorch, `stacked` into batched matrices or one after another."""
+def torch_epoch(case: Case, n: int, batch_size: int, stacked: bool) -> Callable[[], None]:
+    from pytorch import Perceptrons
 
-    def __init__(self, case: Case, n: int, stacked: bool) -> None:
-        x, y = map(torch.tensor, case.data(n))
-        self.case, self.x, self.stacked = case, x, stacked
-        widths = [case.inputs, *[case.width] * case.depth, case.heads * case.outputs]
-        k = case.members
-        shapes = [s for a, b in pairwise(widths) for s in ((a, b), (1, b))]
-        stds = [s for a in widths[:-1] for s in (1.5 / a**0.5, 0.05)]
-        groups = [torch.randn(k, *shape) * std for shape, std in zip(shapes, stds, strict=True)]
-        self.targets = y + NOISE_STD * torch.randn(k, *y.shape)
-        self.delta = torch.randn(k, n, widths[-1])
-        if not stacked:
-            self.nets = [[leaf[i].clone() for leaf in groups] for i in range(k)]
-        else:
-            self.nets = [groups]
-        unit = 1.0 if case.heteroscedastic else NOISE_STD**2
-        self.pulls = [unit / n / std**2 for std in stds]
-        self.anchors = [[leaf.clone() for leaf in net] for net in self.nets]
-        for net in self.nets:
-            for leaf in net:
-                leaf.requires_grad_()
-        self.optimizers = [torch.optim.Adam(net, LEARNING_RATE, fused=True) for net in self.nets]
-
-    def __call__(self) -> None:
-        n, k = len(self.x), self.case.members
-        for i, net in enumerate(self.nets):
-            size = (k, n) if self.stacked else (n,)
-            order = torch.rand(size).argsort(-1)
-            for start in range(0, n - BATCH + 1, BATCH):
-                rows = order[..., start : start + BATCH]
-                which = torch.arange(k)[:, None] if self.stacked else i
-                targets, delta = self.targets[which, rows], self.delta[which, rows]
-                self._step(i, net, self.x[rows], targets, delta)
-
-    def _step(self, i: int, net: Any, x: Any, targets: Any, delta: Any) -> None:
-        h = x
-        for layer, (w, b) in enumerate(zip(net[::2], net[1::2], strict=True)):
-            h = torch.baddbmm(b, h, w) if self.stacked else torch.addmm(b, h, w)
-            h = torch.relu(h) if layer < self.case.depth else h
-        outputs = h + delta
-        if self.case.heteroscedastic:
-            mean, raw = outputs.chunk(2, -1)
-            var = torch.sigmoid(raw) + 1e-6
-            losses = (targets - mean) ** 2 / (2 * var) + var.log() / 2
-        else:
-            losses = 0.5 * (targets - outputs) ** 2
-        self.optimizers[i].zero_grad(set_to_none=True)
-        (losses.sum() / BATCH).backward()
-        with torch.no_grad():  # the regulariser's gradient by hand, which is quicker than autograd
-            for leaf, anchor, pull in zip(net, self.anchors[i], self.pulls, strict=True):
-                leaf.grad.add_(leaf - anchor, alpha=pull)
-        self.optimizers[i].step()
+    return Perceptrons(
+        case.widths,
+        case.members,
+        n,
+        batch_size=batch_size,
+        learned_noise=case.learned_noise,
+        stacked=stacked,
+    )
 
 
-def run() -> list[dict[str, Any]]:
+OURS = {
+    "ntkgp-param": our_epoch,
+    "ntkgp-param, one device": partial(our_epoch, plan="together"),
+    "deep-ensemble": partial(our_epoch, method="deep-ensemble"),
+}
+PEERS = {
+    "PyTorch eager": partial(torch_epoch, stacked=False),
+    "PyTorch batched by hand": partial(torch_epoch, stacked=True),
+}
+
+
+def run(sizes: Sizes, with_torch: bool) -> Rows:
+    makers = OURS | PEERS if with_torch else OURS
     rows = []
-    for case in CASES:
+    for case in sizes.cases:
         for n in case.rows:
-            runs = {
-                "ntkgp-param": epochs(case, n, "ntkgp-param", "auto"),
-                "ntkgp-param, one device": epochs(case, n, "ntkgp-param", "together"),
-                "deep-ensemble": epochs(case, n, "deep-ensemble", "auto"),
-                "PyTorch eager": Torch(case, n, stacked=False),
-                "PyTorch batched by hand": Torch(case, n, stacked=True),
-            }
-            seconds = best_seconds(runs, repeats=3)
-            ours = seconds["ntkgp-param"]
-            for name, value in seconds.items():
-                row = {"network": case.name, "rows": n, "run": name, "epochs per second": 1 / value}
-                rows.append(row | {"seconds / ours": value / ours})
+            epochs = {name: make(case, n, sizes.batch_size) for name, make in makers.items()}
+            seconds = best_seconds(epochs, sizes.repeats)
+            rows += [
+                {
+                    "network": case.name,
+                    "rows": n,
+                    "run": name,
+                    "epochs per second": 1 / value,
+                    "seconds / ours": value / seconds["ntkgp-param"],
+                }
+                for name, value in seconds.items()
+            ]
     return rows
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    jax.config.update("jax_num_cpu_devices", 2)  # before JAX starts
+    run_against_pytorch("mlp_training", __doc__, run, Sizes(), TINY, arguments)
+
+
 if __name__ == "__main__":
-    main("mlp_training", run)
+    main()

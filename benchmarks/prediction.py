@@ -3,6 +3,8 @@
 The limit beside them is one forward pass of each member's network, compiled, and nothing else.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -10,38 +12,58 @@ import numpy as np
 import optax
 
 import ntkgp
-from common import best_seconds, main
+from common import Rows, best_seconds, run_and_write
 from ntkgp.networks.layers import Relu
 
-N_TRAIN, N_MANY = 2000, 50_000
+
+@dataclass(frozen=True)
+class Sizes:
+    training_rows: int = 2000
+    rows_by_ensemble: int = 50_000
+    rows_by_law: int = 5000
+    width: int = 128
+    depth: int = 2
+    members: int = 10
+    repeats: int = 5
 
 
-def run() -> list[dict[str, Any]]:
+TINY = Sizes(
+    training_rows=10,
+    rows_by_ensemble=4,
+    rows_by_law=4,
+    width=3,
+    depth=1,
+    members=2,
+    repeats=1,
+)
+
+
+def run(sizes: Sizes) -> Rows:
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(N_TRAIN, 8)), rng.normal(size=N_TRAIN)
-    many, one = rng.normal(size=(N_MANY, 8)).astype(np.float32), rng.normal(size=(1, 8))
-    net = ntkgp.mlp(8, width=128, activation=Relu())
-    trainer = ntkgp.Descent(optax.adam(1e-3), epochs=1, batch_size=100)
-    ensemble = ntkgp.fit(net, x, y, members=10, trainer=trainer)
+    x, y = rng.normal(size=(sizes.training_rows, 8)), rng.normal(size=sizes.training_rows)
+    net = ntkgp.mlp(8, width=sizes.width, depth=sizes.depth, activation=Relu())
+    trainer = ntkgp.Descent(optax.adam(1e-3), epochs=1, batch_size=min(100, len(x)))
+    ensemble = ntkgp.fit(net, x, y, members=sizes.members, trainer=trainer)
     law = ntkgp.condition(net, x, y)
     forward = jax.jit(jax.vmap(net.apply, in_axes=(0, None)))
-    runs = {
-        "ensemble": (ensemble.predict, forward),
-        "law, mean and variance": (law.predict, law.mean),
-        "law, mean alone": (law.mean, law.mean),
+
+    def forward_passes(inputs: Any) -> Any:
+        return np.asarray(forward(ensemble.theta, inputs))
+
+    runs: dict[str, tuple[int, Callable[[Any], Any], Callable[[Any], Any]]] = {
+        "ensemble": (sizes.rows_by_ensemble, ensemble.predict, forward_passes),
+        "law, mean and variance": (sizes.rows_by_law, law.predict, law.mean),
+        "law, mean alone": (sizes.rows_by_law, law.mean, law.mean),
     }
     rows = []
-    for name, (predict, limit) in runs.items():
-        calls = {}
-        for batch, inputs in {
-            "many": many[: N_MANY if name == "ensemble" else 5000],
-            "one": one,
-        }.items():
-            calls[batch] = lambda f=predict, inputs=inputs: f(inputs)
-            floor = (ensemble.theta, inputs) if name == "ensemble" else (inputs,)
-            calls[f"{batch}, limit"] = lambda f=limit, floor=floor: np.asarray(f(*floor))
-        seconds = best_seconds(calls)
-        n = N_MANY if name == "ensemble" else 5000
+    for name, (n, predict, limit) in runs.items():
+        many, one = rng.normal(size=(n, 8)).astype(np.float32), rng.normal(size=(1, 8))
+        calls = {
+            "many": lambda f=predict, x=many: f(x),
+            "many, limit": lambda f=limit, x=many: f(x),
+            "one": lambda f=predict, x=one: f(x),
+        }
+        seconds = best_seconds(calls, sizes.repeats)
         rows.append(
             {
                 "prediction": name,
@@ -53,5 +75,9 @@ def run() -> list[dict[str, Any]]:
     return rows
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    run_and_write("prediction", __doc__, run, Sizes(), TINY, arguments)
+
+
 if __name__ == "__main__":
-    main("prediction", run)
+    main()

@@ -9,17 +9,19 @@ file is used if it is there, and written if not.
     python benchmarks/toy_solver.py [--methods ntkgp-param,rp-param] [--gd-results DIR]
 """
 
-import argparse
-import json
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import optax
+from numpy.typing import NDArray
 
-from ntkgp import METHODS, GaussNewton, fit
+from common import Rows, best_seconds, options_of, parsed, write
+from ntkgp import METHODS, fit
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Problem, draw_members, training_set
@@ -28,13 +30,37 @@ from ntkgp.experiments import results
 from ntkgp.experiments.experiment import run
 from ntkgp.experiments.toy import run as toy
 
-CONFIG = replace(toy.TOY.presets["paper"], repeats=1)
+PAPER, LAPTOP = toy.TOY.presets["paper"], toy.TOY.presets["laptop"]
+TRAINED = replace(PAPER, methods=tuple(name for name in PAPER.methods if not METHODS[name].linear))
 
 
-def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) -> float:
-    """50,000 steps for each of 20 members, extrapolated from the best stretch of `steps`."""
-    x, y, _ = toy.make_data(CONFIG)
-    learner = Baselearner(toy.make_network(CONFIG), METHODS[method], CONFIG.noise_std)
+@dataclass(frozen=True)
+class Sizes:
+    paper: toy.ToyConfig = TRAINED
+    """Trained by gradient descent."""
+    laptop: toy.ToyConfig = LAPTOP
+    """Whose solver is the fast one."""
+    stretch: int = 500
+    """Steps that are timed together."""
+    stretches: int = 5
+    fits: int = 3
+
+
+SMALL = {"members": 2, "width": 2, "depth": 1, "train_points": 4, "grid_points": 2}
+TINY = Sizes(
+    paper=replace(PAPER, methods=("rp-param", "ntkgp-param"), gd_steps=2, **SMALL),
+    laptop=replace(LAPTOP, max_steps=2, **SMALL),
+    stretch=2,
+    stretches=1,
+    fits=2,
+)
+
+
+def seconds_of_paper_procedure(sizes: Sizes, method: str) -> float:
+    """All steps for each of the members, extrapolated from the best stretch."""
+    config = sizes.paper
+    x, y, _ = toy.make_data(config)
+    learner = Baselearner(toy.make_network(config), METHODS[method], config.noise_std)
     problem = Problem(learner, Data.of(x, y))
     draws = draw_members(learner, 0, [0], problem.data.y)
     if learner.method.offset is not None:
@@ -42,86 +68,82 @@ def seconds_of_paper_procedure(method: str, steps: int = 500, repeats: int = 5) 
         draws = draws._replace(delta=offsets(learner, draws.member, problem.data.x, plan))
     draw = jax.tree.map(lambda leaf: leaf[0], draws)
     data = training_set(problem, draw, None)
-    optimizer = optax.sgd(CONFIG.learning_rate)
+    optimizer = optax.sgd(config.learning_rate)
 
     @jax.jit
-    def step(theta, opt_state):
+    def step(theta: Any, opt_state: Any) -> Any:
         gradient = jax.grad(learner.loss)(theta, draw.member, data, len(x))
         updates, opt_state = optimizer.update(gradient, opt_state)
         return optax.apply_updates(theta, updates), opt_state
 
-    theta, opt_state = step(draw.theta, optimizer.init(draw.theta))  # compiles
-    best = float("inf")
-    for _ in range(repeats):
-        started = time.perf_counter()
-        for _ in range(steps):
+    def stretch() -> None:
+        theta, opt_state = draw.theta, optimizer.init(draw.theta)
+        for _ in range(sizes.stretch):
             theta, opt_state = step(theta, opt_state)
         jax.block_until_ready(theta)
-        best = min(best, time.perf_counter() - started)
-    return best / steps * CONFIG.gd_steps * CONFIG.members
+
+    best = best_seconds({"stretch": stretch}, sizes.stretches)["stretch"]
+    return best / sizes.stretch * config.gd_steps * config.members
 
 
-def seconds_of_fast_solver(method: str, repeats: int = 3) -> tuple[float, float, np.ndarray]:
+def seconds_of_fast_solver(sizes: Sizes, method: str) -> tuple[float, float, NDArray[Any]]:
     """All members, from data to trained ensemble: first with compilation, then the best without."""
-    x, y, _ = toy.make_data(CONFIG)
-    trainer = toy.make_trainer(toy.TOY.presets["laptop"], method)
-    assert isinstance(trainer, GaussNewton)
+    config = sizes.laptop
+    x, y, _ = toy.make_data(config)
     times = []
-    for _ in range(repeats):
+    for _ in range(sizes.fits):
         started = time.perf_counter()
         ensemble = fit(
-            toy.make_network(CONFIG),
+            toy.make_network(config),
             x,
             y,
             method=method,
-            members=CONFIG.members,
-            noise_std=CONFIG.noise_std,
+            members=config.members,
+            noise_std=config.noise_std,
             seed=0,
-            trainer=trainer,
+            trainer=toy.make_trainer(config, method),
         )
         times.append(time.perf_counter() - started)
-    objectives = ensemble.objectives * CONFIG.train_points / CONFIG.noise_std**2
+    objectives = ensemble.objectives * config.train_points / config.noise_std**2
     return times[0], min(times[1:]), objectives
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    trained = [m for m in CONFIG.methods if not METHODS[m].linear]
-    parser.add_argument("--methods", default=",".join(trained))
-    parser.add_argument("--gd-results", type=Path, default=Path("runs/toy-paper"))
-    parser.add_argument("--out", type=Path, default=Path("runs/bench/toy_solver.json"))
-    arguments = parser.parse_args()
-    methods = arguments.methods.split(",")
-    path = run(toy.TOY, replace(CONFIG, methods=tuple(methods)), arguments.gd_results)
+def run_methods(sizes: Sizes, descent_results: Path) -> Rows:
+    path = run(toy.TOY, sizes.paper, descent_results)
     descents = {run["method"]: run for run in results.load(path)["runs"] if run["seed"] == 0}
-    rows = {}
-    for method in methods:
-        paper = seconds_of_paper_procedure(method)
-        cold, warm, objectives = seconds_of_fast_solver(method)
+    rows = []
+    for method in sizes.paper.methods:
+        paper = seconds_of_paper_procedure(sizes, method)
+        cold, warm, objectives = seconds_of_fast_solver(sizes, method)
         reached = np.array(descents[method]["objectives"])
-        rows[method] = {
-            "paper_seconds": paper,
-            "fast_seconds_with_compilation": cold,
-            "fast_seconds": warm,
-            "ratio_with_compilation": paper / cold,
-            "ratio": paper / warm,
-            "members_not_above": int(np.sum(objectives <= reached)),
-            "members": len(reached),
-            "median_objective_paper": float(np.median(reached)),
-            "median_objective_fast": float(np.median(objectives)),
-        }
-        print(
-            f"{method}: paper's procedure {paper:.0f} s, fast solver {cold:.1f} s with compilation "
-            f"({paper / cold:.0f}x sooner), {warm:.1f} s without ({paper / warm:.0f}x); "
-            f"objective not above gradient descent's for {rows[method]['members_not_above']} of "
-            f"{len(reached)} members (median {np.median(objectives):.1f} against "
-            f"{np.median(reached):.1f})"
+        rows.append(
+            {
+                "method": method,
+                "paper_seconds": paper,
+                "fast_seconds_with_compilation": cold,
+                "fast_seconds": warm,
+                "ratio_with_compilation": paper / cold,
+                "ratio": paper / warm,
+                "members_not_above": int(np.sum(objectives <= reached)),
+                "members": len(reached),
+                "median_objective_paper": float(np.median(reached)),
+                "median_objective_fast": float(np.median(objectives)),
+            }
         )
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(
-        json.dumps({"versions": results.versions(), "rows": rows}, indent=1) + "\n"
-    )
-    print(f"written to {arguments.out}")
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = options_of(__doc__)
+    parser.add_argument("--methods", help="separated by commas; all that are trained by default")
+    parser.add_argument("--gd-results", type=Path, help="toy-paper beside --out by default")
+    options = parsed(parser, arguments)
+    sizes = TINY if options.tiny else Sizes()
+    if options.methods:
+        methods = tuple(options.methods.split(","))
+        sizes = replace(sizes, paper=replace(sizes.paper, methods=methods))
+    rows = run_methods(sizes, options.gd_results or options.out.parent / "toy-paper")
+    write("toy_solver", rows, sizes, options.out)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,134 @@
-"""Benchmarks are run by hand, and only loaded here, so that changes of the library do not break them."""
+"""Every benchmark runs to its end, at sizes that show only that it does. Nothing here measures."""
 
-import importlib.util
+import importlib
+import json
+import math
+import re
+import subprocess
 import sys
 from pathlib import Path
 
-import jax
+import matplotlib as mpl
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+SHARED = {"common", "pytorch"}
+"""What benchmarks import."""
+RATIOS = {
+    "exact_mnist": "their ratio",
+    "first_fit": "first / again",
+    "growth": "seconds, conditioning",
+    "kernel": "seconds / ours",
+    "mlp_training": "seconds / ours",
+    "myrtle": "/ ours",
+    "prediction": "seconds / limit, many rows",
+    "small_data": "seconds / EnsembleRegressor",
+    "toy_solver": "ratio",
+}
+"""Benchmarks that end in a table, and what they are run for."""
+FIGURES = {
+    "exact_beside_ensemble": ["exact.png"],
+    "growth": ["growth.png", "growth.svg"],
+    "letters": ["letters.png"],
+}
+AGAINST_PYTORCH = ("mlp_training", "myrtle")
+ALONE = ("mlp_training",)
+"""These ask for devices, which JAX grants before it starts only."""
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_a_benchmark_can_be_loaded(path, monkeypatch):
-    monkeypatch.syspath_prepend(FOLDER)  # as when it is run
-    spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)  # where dataclasses look for it
-    monkeypatch.setattr(jax.config, "update", lambda name, value: None)  # JAX runs already
-    if "import torch" in path.read_text():
-        pytest.importorskip("torch")
-    spec.loader.exec_module(module)
-    assert module.__doc__
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Runs one of them at its tiny size; returns the directory of what it wrote."""
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.chdir(tmp_path)  # whatever is not written to --out is not written into the project
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # for processes they start
+
+    def run(name, *options):
+        out = tmp_path / "bench"
+        arguments = ["--tiny", "--out", str(out), *options]
+        if name in ALONE:
+            command = [sys.executable, str(FOLDER / f"{name}.py"), *arguments]
+            subprocess.run(command, check=True)
+        else:
+            importlib.import_module(name).main(arguments)
+        return out
+
+    with mpl.rc_context():
+        yield run
+    for path in FOLDER.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def rows_of(name, out):
+    """Its table, all of whose numbers are finite, and positive in the column that matters."""
+    contents = json.loads((out / f"{name}.json").read_text())
+    assert contents["benchmark"] == name
+    rows = contents["rows"]
+    if "what" in rows[0]:  # a table of two columns
+        rows = [{row["what"]: row["measured"] for row in rows}]
+    for row in rows:
+        assert all(math.isfinite(value) for value in row.values() if not isinstance(value, str))
+        assert row[RATIOS[name]] > 0
+    return rows
+
+
+def test_every_benchmark_is_run_here():
+    names = {path.stem for path in FOLDER.glob("*.py")} - SHARED
+    assert names == RATIOS.keys() | FIGURES.keys()
+
+
+def test_make_bench_runs_benchmarks():
+    (listed,) = re.findall(r"for name in (.*); do", (ROOT / "Makefile").read_text())
+    assert set(listed.split()) <= RATIOS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(RATIOS.keys() - set(AGAINST_PYTORCH)))
+def test_a_benchmark_ends_in_its_table(run, name, capsys):
+    out = run(name)
+    rows, printed = rows_of(name, out), capsys.readouterr().out
+    assert all(column in printed for column in rows[0])
+    assert_drawn(name, out)
+    if name == "first_fit":
+        for row in rows:  # programs that another process has kept
+            assert (row["programs found"] > 0) == (row["cache"] == "warm")
+
+
+@pytest.mark.parametrize("name", AGAINST_PYTORCH)
+def test_training_is_timed_without_pytorch(run, name):
+    rows = rows_of(name, run(name, "--ours"))
+    assert not any("PyTorch" in row["run"] for row in rows)
+
+
+@pytest.mark.parametrize("name", AGAINST_PYTORCH)
+def test_training_is_timed_against_pytorch(run, name):
+    pytest.importorskip("torch")
+    rows = rows_of(name, run(name))
+    assert any("PyTorch" in row["run"] for row in rows)
+
+
+def test_the_law_beside_ensembles_is_drawn(run, capsys):
+    assert_drawn("exact_beside_ensemble", run("exact_beside_ensemble"))
+    assert_finite_table(capsys.readouterr().out)
+
+
+def test_letters_are_measured_drawn_and_drawn_again(run, capsys):
+    out = run("letters")
+    measured = capsys.readouterr().out
+    assert_drawn("letters", out)
+    table = measured[measured.index("| model") :]
+    assert_finite_table(table)
+    (out / "letters.png").unlink()
+    run("letters", "--draw-only")
+    assert_drawn("letters", out)
+    assert capsys.readouterr().out == table
+
+
+def assert_drawn(name, out):
+    for figure in FIGURES.get(name, []):
+        assert (out / figure).stat().st_size > 1000
+
+
+def assert_finite_table(printed):
+    assert "|" in printed
+    assert not re.search(r"\b(nan|inf)\b", printed)

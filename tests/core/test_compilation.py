@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 
+import jax
 import pytest
 
+from ntkgp.core import compilation
 from ntkgp.core.compilation import _drop_oldest
 
 CODE = "import numpy as np, ntkgp; ntkgp.ntk(ntkgp.mlp(2, depth=1), np.ones((3, 2)))"
@@ -52,3 +54,19 @@ def test_the_oldest_programs_go_first(tmp_path):
     assert len(list(tmp_path.iterdir())) == 6  # not above the limit
     _drop_oldest(tmp_path, 599)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["program-0", "program-1"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="counts memory maps of Linux")
+def test_programs_are_forgotten_before_the_process_runs_out_of_memory_maps():
+    """Linux allows so many for a process, each program takes dozens, and JAX crashes beyond."""
+
+    @jax.jit
+    def program(x):
+        return x + 1
+
+    program(1.0)
+    compilation._drop_programs_above(60_000)
+    assert program._cache_size() == 1
+    compilation._drop_programs_above(0)
+    assert program._cache_size() == 0
+    assert compilation._MOST_MAPS < 65_530 / 2

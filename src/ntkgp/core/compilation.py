@@ -3,6 +3,7 @@
 import os
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import jax
@@ -10,6 +11,9 @@ import jax
 from ntkgp.core.files import cache_dir
 
 _MOST_BYTES = 2**30
+_MOST_MAPS = 30_000
+_LOOK_EVERY = 8
+_calls = count()
 
 
 def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
@@ -41,12 +45,34 @@ def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
     return chosen
 
 
+def before_compiling() -> None:
+    """What every entry to the library calls before it may compile something."""
+    _keep_by_default()
+    if next(_calls) % _LOOK_EVERY == 0:
+        _drop_programs_above(_MOST_MAPS)
+
+
 @cache
-def keep_by_default() -> None:
-    """Keep programs from now on, unless NTKGP_COMPILED is off or the directory cannot be written."""
+def _keep_by_default() -> None:
+    """Keep what is compiled from now on, unless the user wants none of it or it cannot be kept."""
     if os.environ.get("NTKGP_COMPILED") != "off":
         with suppress(OSError):
             keep_compiled()
+
+
+def _drop_programs_above(most_maps: int) -> None:
+    """Forget all compiled programs where they take too many of the process's memory maps.
+
+    A program takes dozens. Linux allows 65,530 by default, and JAX crashes beyond. What is needed
+    again comes back from disk.
+    """
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            taken = sum(1 for _ in maps)
+    except OSError:  # not on Linux
+        return
+    if taken > most_maps:
+        jax.clear_caches()
 
 
 def _look_again() -> None:

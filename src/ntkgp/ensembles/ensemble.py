@@ -11,7 +11,7 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from ntkgp.core.arrays import check_inputs
-from ntkgp.core.compilation import keep_by_default
+from ntkgp.core.compilation import before_compiling
 from ntkgp.core.storage import WrongNetwork, fields_of, is_storable, save, storable
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member
@@ -153,7 +153,7 @@ class Ensemble:
         In batches of two sizes only, the last one padded, so that two compiled programs serve
         any number of rows.
         """
-        keep_by_default()
+        before_compiling()
         inputs = check_inputs("x", x, self.learner.net.input_shape, np.float32)
         plan = choose_plan(self.learner.net, len(self), at_once=self.members_at_once)
         size = next((size for size in _BATCH_SIZES if size >= len(inputs)), _BATCH_SIZES[-1])

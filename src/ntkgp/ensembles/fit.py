@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ntkgp.core.arrays import check_inputs
-from ntkgp.core.compilation import keep_by_default
+from ntkgp.core.compilation import before_compiling
 from ntkgp.core.progress import note
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.member import Baselearner
@@ -74,7 +74,7 @@ def fit(
     >>> ensemble.predict(x).mean.shape
     (8, 1)
     """
-    keep_by_default()
+    before_compiling()
     indices = _check_members(members)
     if not isinstance(noise, Noise) or isinstance(noise, type):
         raise TypeError(

@@ -30,7 +30,7 @@ class Scaler(NamedTuple):
         A constant column gets its own magnitude for a standard deviation, and 1 if it is zero.
         """
         axis = 0 if by_column else None
-        size = np.max(np.abs(values), axis=axis, keepdims=True)
+        size = np.max(np.abs(values), axis=axis, keepdims=True).astype(np.float64)
         if np.max(size) > 1e100:
             raise ValueError(
                 f"{name} has values up to {np.max(size):.1g}, whose squares overflow. Rescale it."

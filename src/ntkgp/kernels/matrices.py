@@ -13,7 +13,7 @@ from jax import Array
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ntkgp.core.arrays import check_inputs, padded_length, precision
-from ntkgp.core.compilation import keep_by_default
+from ntkgp.core.compilation import before_compiling
 from ntkgp.core.typing import Metric
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 
@@ -108,7 +108,7 @@ def _evaluate(
     dtype: DTypeLike | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> list[NDArray[Any]]:
-    keep_by_default()
+    before_compiling()
     require_layers(net)
     check_metric(metric)
     if diagonal and x2 is not None:
