@@ -150,5 +150,5 @@ def test_gauss_newton_refuses_learned_noise():
     x = np.linspace(-1, 1, 5)[:, None]
     with pytest.raises(ValueError, match="Descent"):
         ntkgp.fit(ntkgp.mlp(1, 2, width=4), x, x, noise=LearnedNoise(), trainer=ntkgp.GaussNewton())
-    with pytest.raises(ValueError, match="two outputs for each target"):
+    with pytest.raises(ValueError, match="needs 2 outputs of the network for each target"):
         ntkgp.fit(ntkgp.mlp(1, 3, width=4), x, x, noise=LearnedNoise())

@@ -43,6 +43,14 @@ def test_zeta_0_of_a_network_without_a_kernel_is_estimated_by_draws():
     assert estimated == pytest.approx(exact, rel=0.5)
 
 
+def test_zeta_0_of_a_method_of_one_s_own_is_estimated_by_draws():
+    """f̃₀ = f(x, θ₀) alone, though its anchor is zero: the factor of the paper's methods is not its own."""
+    net, own = ntkgp.mlp(3, 2, width=64), ntkgp.Method("randomised-prior", anchor="zero")
+    expected = second_moment(net, METHODS["rp-param"], X)
+    assert second_moment(net, own, X) == pytest.approx(expected, rel=0.5)
+    assert second_moment(net, METHODS["rp-fn"], X) == pytest.approx(2 * expected)  # the control
+
+
 def test_scaled_one_hot_targets_have_the_second_moment_zeta_0():
     kappa = target_scale(1.7, 10)
     targets = kappa * np.eye(10)[np.arange(10)]

@@ -12,6 +12,7 @@ from ntkgp.core.files import cache_dir
 
 _MOST_BYTES = 2**30
 _MOST_MAPS = 30_000
+_OFF = "off"
 _LOOK_EVERY = 8
 _calls = count()
 
@@ -35,8 +36,9 @@ def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
     """
     if already := jax.config.values["jax_compilation_cache_dir"]:
         return Path(already)
-    named = os.environ.get("NTKGP_COMPILED")
-    chosen = Path(directory or named or cache_dir() / "compiled").expanduser()
+    named = os.environ.get("NTKGP_COMPILED", _OFF)
+    default = cache_dir() / "compiled" if named == _OFF else named
+    chosen = Path(directory or default).expanduser()
     chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
     _drop_oldest(chosen, _MOST_BYTES)
     jax.config.update("jax_compilation_cache_dir", str(chosen))
@@ -55,7 +57,7 @@ def before_compiling() -> None:
 @cache
 def _keep_by_default() -> None:
     """Keep what is compiled from now on, unless the user wants none of it or it cannot be kept."""
-    if os.environ.get("NTKGP_COMPILED") != "off":
+    if os.environ.get("NTKGP_COMPILED") != _OFF:
         with suppress(OSError):
             keep_compiled()
 

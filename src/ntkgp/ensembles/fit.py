@@ -1,6 +1,5 @@
 """Training an ensemble in one call."""
 
-import hashlib
 import warnings
 from collections.abc import Iterable
 from operator import index
@@ -115,7 +114,7 @@ def fit(
         trained.validation_losses,
         trained.objectives,
         trained.ended,
-        _fingerprint(problem.data),
+        problem.data.fingerprint(),
         members_at_once,
         failed,
     )
@@ -141,15 +140,6 @@ def _warn_of_failures(failed: tuple[int, ...], n_members: int) -> None:
     if len(failed) == n_members:
         raise FloatingPointError(f"no member survived training: {detail}")
     warnings.warn(f"{detail} They are left out of the ensemble.", MemberFailure, stacklevel=3)
-
-
-def _fingerprint(data: Data) -> str:
-    """A hash of the examples as they are trained on."""
-    n = int(data.n)
-    digest = hashlib.sha256(str(n).encode())
-    for values in (data.x, data.y):
-        digest.update(np.asarray(values[:n]).tobytes())
-    return digest.hexdigest()
 
 
 def _check_members(members: Any) -> tuple[int, ...]:

@@ -99,8 +99,8 @@ class Baselearner:
             )
         if self.net.output_dim % self.noise.heads:
             raise ValueError(
-                "a network that learns its noise needs two outputs for each target, first the "
-                f"means, then the variances; this one has {self.net.output_dim}."
+                f"{self.noise!r} needs {self.noise.heads} outputs of the network for each target, the "
+                f"means first; this network has {self.net.output_dim}."
             )
         return self
 

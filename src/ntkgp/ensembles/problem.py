@@ -1,5 +1,6 @@
 """A training problem: the data that members share, and what each member has for itself."""
 
+import hashlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -39,6 +40,14 @@ class Data(NamedTuple):
             return jnp.asarray(np.pad(values.astype(np.float32, copy=False), widths))
 
         return cls(filled(x), filled(y), jnp.asarray(len(x), jnp.int32))
+
+    def fingerprint(self) -> str:
+        """Of the examples, as they are trained on."""
+        n = int(self.n)
+        digest = hashlib.sha256(str(n).encode())
+        for values in (self.x, self.y):
+            digest.update(np.asarray(values[:n]).tobytes())
+        return digest.hexdigest()
 
     def weight(self) -> Float[Array, " rows"]:
         """1 for examples, 0 for the rows after them."""

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import Method, get_method
+from ntkgp.ensembles.problem import Data
 from ntkgp.ensembles.trainers import Trainer, decaying_adam
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import check_counts
@@ -56,6 +57,11 @@ class EnsembleEstimator(TableEstimator):
         """Members trained on scaled targets; `options` are those of `ntkgp.fit`."""
         before = self.ensemble_ if self._goes_on() else None
         members = _beyond(before, self.members) if before else self.members
+        if before and before.trained_on != Data.of(x, targets).fingerprint():
+            raise ValueError(
+                "with warm_start a fit adds members to those that are trained already, so it needs "
+                "the same data and settings: this is another training set. Set warm_start=False."
+            )
         if before and not members:
             return before
         trained = fit(

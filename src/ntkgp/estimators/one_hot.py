@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.ensembles.member import Baselearner, member_keys
-from ntkgp.ensembles.methods import Method
+from ntkgp.ensembles.methods import METHODS, Method
 from ntkgp.kernels.matrices import kernel_matrix
 from ntkgp.laws.evidence import has_cheap_kernel
 from ntkgp.laws.table import Law, get_law
@@ -37,7 +37,7 @@ def second_moment(net: Network, method: Method, x: NDArray[Any], seed: int = 0) 
     If the network has a cheap kernel, ζ₀ is that of the method's law, times the number of prior draws
     that a baselearner starts from. Otherwise it is a mean over a few rows of x, outputs and draws.
     """
-    if has_cheap_kernel(net):
+    if has_cheap_kernel(net) and method in METHODS.values():
         return method.prior_draws * second_moment_of_law(net, get_law(method.law), x)
     learner = Baselearner(net, method, noise_std=1.0)
     rows = np.linspace(0, len(x) - 1, min(len(x), _ROWS)).astype(int)
