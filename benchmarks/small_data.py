@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import ntkgp
-from common import Rows, run_and_write, seconds_of
+from common import Rows, compile_anew, run_and_write, seconds_of
 from ntkgp.ensembles.trainers.default import decaying_adam
 
 
@@ -29,6 +29,8 @@ from ntkgp.ensembles.trainers.default import decaying_adam
 class Sizes:
     tables: tuple[int, ...] = (300, 1000)
     """Rows of the tables beside Figure 1's problem."""
+    problems: int = 3
+    """How many of them all are run."""
     members: int = 10
     width: int = 128
     max_iter: int = 500
@@ -43,6 +45,7 @@ class Sizes:
 
 TINY = Sizes(
     tables=(12,),
+    problems=1,
     members=2,
     width=2,
     max_iter=1,
@@ -125,9 +128,9 @@ def run(sizes: Sizes) -> Rows:
         "scikit-learn's GaussianProcessRegressor": scikit_gp,
         f"{sizes.members} of scikit-learn's MLPRegressor": partial(scikit_networks, sizes),
     }
-    problems = [("toy", *toy()), *(("table", *table(n)) for n in sizes.tables)]
+    problems = [("table", *table(n)) for n in sizes.tables] + [("toy", *toy())]
     rows: Rows = []
-    for name, x, y in problems:
+    for name, x, y in problems[: sizes.problems]:
         first = {model: seconds_of(partial(fit, x, y)) for model, fit in ours.items()}
         again = {model: seconds_of(partial(fit, x, y)) for model, fit in ours.items()}
         with warnings.catch_warnings():
@@ -148,6 +151,7 @@ def run(sizes: Sizes) -> Rows:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    compile_anew()
     run_and_write("small_data", __doc__, run, Sizes(), TINY, arguments)
 
 
