@@ -35,7 +35,7 @@ class Sizes:
     width: int = 128
     max_iter: int = 500
     """Of the networks of scikit-learn."""
-    gauss_newton_steps: int = ntkgp.GaussNewton().max_steps
+    gauss_newton_steps: int = int(ntkgp.GaussNewton().max_steps)
     adam: Mapping[str, int] = field(default_factory=dict)
     """What our steps of Adam have other than by default."""
     activation: str = "auto"
@@ -124,7 +124,7 @@ OURS: dict[str, Callable[[Sizes, Any, Any], None]] = {
 
 def run(sizes: Sizes) -> Rows:
     ours = {name: partial(fit, sizes) for name, fit in OURS.items()}
-    peers = {
+    peers: dict[str, Callable[[Any, Any], None]] = {
         "scikit-learn's GaussianProcessRegressor": scikit_gp,
         f"{sizes.members} of scikit-learn's MLPRegressor": partial(scikit_networks, sizes),
     }
