@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 Rows = list[dict[str, Any]]
+Name = TypeVar("Name")
 
 
 # Options
@@ -72,6 +73,14 @@ def run_against_pytorch(
 # Times
 
 
+def compile_anew() -> None:
+    """Find no programs of earlier processes, and keep none: first times are with compilation.
+
+    To be called before the first fit.
+    """
+    os.environ["NTKGP_COMPILED"] = "off"
+
+
 def seconds_of(call: Callable[[], Any]) -> float:
     started = time.perf_counter()
     call()
@@ -79,8 +88,8 @@ def seconds_of(call: Callable[[], Any]) -> float:
 
 
 def best_seconds(
-    runs: Mapping[str, Callable[[], Any]], repeats: int = 5, in_a_row: int = 1
-) -> dict[str, float]:
+    runs: Mapping[Name, Callable[[], Any]], repeats: int = 5, in_a_row: int = 1
+) -> dict[Name, float]:
     """The least time of each, taken in turn so that a busy machine disturbs all alike.
 
     Every run is called once before, to compile and to warm up. Where a run's memory must be
@@ -113,7 +122,11 @@ def write(name: str, rows: Rows, sizes: Any, out: Path) -> None:
     from ntkgp.experiments import results
 
     print(f"{name}\n{table(rows)}\n")
-    contents = {"benchmark": name, "versions": results.versions(), "cores": os.cpu_count()}
+    contents: dict[str, Any] = {
+        "benchmark": name,
+        "versions": results.versions(),
+        "cores": os.cpu_count(),
+    }
     contents |= {"sizes": asdict(sizes), "rows": rows}
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(contents, indent=1) + "\n")

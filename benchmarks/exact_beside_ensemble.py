@@ -28,7 +28,7 @@ class Sizes:
     widths: tuple[int, int] = (32, 512)
     depth: int = 2
     members: int = 20
-    max_steps: int = ntkgp.GaussNewton().max_steps
+    max_steps: int = int(ntkgp.GaussNewton().max_steps)
 
 
 TINY = Sizes(widths=(2, 2), depth=1, members=2, max_steps=1)

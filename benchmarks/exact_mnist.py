@@ -21,7 +21,7 @@ from ntkgp.data import Split
 from ntkgp.experiments import results
 from ntkgp.experiments.experiment import run
 from ntkgp.experiments.images.mnist import MNIST, MnistConfig
-from ntkgp.experiments.images.run import CLASSES, Stored
+from ntkgp.experiments.images.run import CLASSES, Stored, record
 from ntkgp.kernels.panels import Panel
 from ntkgp.kernels.solvers import Cholesky, CholeskyInverse
 from ntkgp.kernels.training_kernel import TrainingKernel
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         standardise=options.standardise,
     )
     solver = TimedCholesky()
-    experiment = replace(MNIST, record=partial(MNIST.record, solver=solver))
+    experiment = replace(MNIST, record=partial(record, solver=solver))
     if sizes.synthetic:
         experiment = replace(experiment, load=partial(synthetic_images, sizes.synthetic))
     path = run(experiment, config, options.out)

@@ -61,7 +61,7 @@ def run(sizes: Sizes) -> Rows:
     rows = []
     for dtype in (np.float32, np.float64):
         x = np.random.default_rng(0).random((sizes.rows, sizes.pixels)).astype(dtype)
-        runs = {
+        runs: dict[str, Callable[[], Any]] = {
             "ntkgp.ntk, symmetric": partial(ntkgp.ntk, net, x),
             "Gram matrix of the inputs alone": partial(in_precision, dtype, gram, x),
             "plain jax.numpy": partial(in_precision, dtype, plain, x, sizes.depth),

@@ -85,12 +85,13 @@ def torch_epoch(case: Case, n: int, batch_size: int, stacked: bool) -> Callable[
     )
 
 
-OURS = {
+Maker = Callable[[Case, int, int], Callable[[], None]]
+OURS: dict[str, Maker] = {
     "ntkgp-param": our_epoch,
     "ntkgp-param, one device": partial(our_epoch, plan="together"),
     "deep-ensemble": partial(our_epoch, method="deep-ensemble"),
 }
-PEERS = {
+PEERS: dict[str, Maker] = {
     "PyTorch eager": partial(torch_epoch, stacked=False),
     "PyTorch batched by hand": partial(torch_epoch, stacked=True),
 }

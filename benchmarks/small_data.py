@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import ntkgp
-from common import Rows, run_and_write, seconds_of
+from common import Rows, compile_anew, run_and_write, seconds_of
 from ntkgp.ensembles.trainers.default import decaying_adam
 
 
@@ -29,11 +29,13 @@ from ntkgp.ensembles.trainers.default import decaying_adam
 class Sizes:
     tables: tuple[int, ...] = (300, 1000)
     """Rows of the tables beside Figure 1's problem."""
+    problems: int = 3
+    """How many of them all are run."""
     members: int = 10
     width: int = 128
     max_iter: int = 500
     """Of the networks of scikit-learn."""
-    gauss_newton_steps: int = ntkgp.GaussNewton().max_steps
+    gauss_newton_steps: int = int(ntkgp.GaussNewton().max_steps)
     adam: Mapping[str, int] = field(default_factory=dict)
     """What our steps of Adam have other than by default."""
     activation: str = "auto"
@@ -43,6 +45,7 @@ class Sizes:
 
 TINY = Sizes(
     tables=(12,),
+    problems=1,
     members=2,
     width=2,
     max_iter=1,
@@ -121,13 +124,13 @@ OURS: dict[str, Callable[[Sizes, Any, Any], None]] = {
 
 def run(sizes: Sizes) -> Rows:
     ours = {name: partial(fit, sizes) for name, fit in OURS.items()}
-    peers = {
+    peers: dict[str, Callable[[Any, Any], None]] = {
         "scikit-learn's GaussianProcessRegressor": scikit_gp,
         f"{sizes.members} of scikit-learn's MLPRegressor": partial(scikit_networks, sizes),
     }
-    problems = [("toy", *toy()), *(("table", *table(n)) for n in sizes.tables)]
+    problems = [("table", *table(n)) for n in sizes.tables] + [("toy", *toy())]
     rows: Rows = []
-    for name, x, y in problems:
+    for name, x, y in problems[: sizes.problems]:
         first = {model: seconds_of(partial(fit, x, y)) for model, fit in ours.items()}
         again = {model: seconds_of(partial(fit, x, y)) for model, fit in ours.items()}
         with warnings.catch_warnings():
@@ -148,6 +151,7 @@ def run(sizes: Sizes) -> Rows:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    compile_anew()
     run_and_write("small_data", __doc__, run, Sizes(), TINY, arguments)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from common import Rows, best_seconds, options_of, parsed, write
+from common import Rows, best_seconds, compile_anew, options_of, parsed, write
 from ntkgp import METHODS, fit
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.plans import choose_plan
@@ -48,7 +48,7 @@ class Sizes:
 
 SMALL = {"members": 2, "width": 2, "depth": 1, "train_points": 4, "grid_points": 2}
 TINY = Sizes(
-    paper=replace(PAPER, methods=("rp-param", "ntkgp-param"), gd_steps=2, **SMALL),
+    paper=replace(PAPER, methods=("ntkgp-param",), gd_steps=2, **SMALL),
     laptop=replace(LAPTOP, max_steps=2, **SMALL),
     stretch=2,
     stretches=1,
@@ -138,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", help="separated by commas; all that are trained by default")
     parser.add_argument("--gd-results", type=Path, help="toy-paper beside --out by default")
     options = parsed(parser, arguments)
+    compile_anew()
     sizes = TINY if options.tiny else Sizes()
     if options.methods:
         methods = tuple(options.methods.split(","))

@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import matplotlib as mpl
@@ -38,11 +39,20 @@ ALONE = ("mlp_training",)
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Runs one of them at its tiny size; returns the directory of what it wrote."""
+def module_of(monkeypatch):
+    """Loads one of them, as when it is run; all are forgotten afterwards."""
     monkeypatch.syspath_prepend(FOLDER)
+    yield importlib.import_module
+    for path in FOLDER.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def run(module_of, monkeypatch, tmp_path):
+    """Runs one of them at its tiny size; returns the directory of what it wrote."""
     monkeypatch.chdir(tmp_path)  # whatever is not written to --out is not written into the project
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # for processes they start
+    monkeypatch.setenv("NTKGP_COMPILED", "off")  # which some of them set
 
     def run(name, *options):
         out = tmp_path / "bench"
@@ -51,13 +61,11 @@ def run(monkeypatch, tmp_path):
             command = [sys.executable, str(FOLDER / f"{name}.py"), *arguments]
             subprocess.run(command, check=True)
         else:
-            importlib.import_module(name).main(arguments)
+            module_of(name).main(arguments)
         return out
 
     with mpl.rc_context():
         yield run
-    for path in FOLDER.glob("*.py"):
-        sys.modules.pop(path.stem, None)
 
 
 def rows_of(name, out):
@@ -76,6 +84,15 @@ def rows_of(name, out):
 def test_every_benchmark_is_run_here():
     names = {path.stem for path in FOLDER.glob("*.py")} - SHARED
     assert names == RATIOS.keys() | FIGURES.keys()
+
+
+@pytest.mark.parametrize("name", sorted(RATIOS))
+def test_sizes_of_the_figures_can_be_written(module_of, name):
+    """What a long run would find out at its end."""
+    module = module_of(name)
+    sizes = module.Sizes()
+    assert json.loads(json.dumps(asdict(sizes)))
+    assert sizes != module.TINY
 
 
 def test_make_bench_runs_benchmarks():
