@@ -483,11 +483,14 @@ def test_a_shuffle_is_jax_s_own_whatever_the_array_s_length():
 
 
 @pytest.mark.parametrize(
-    "trainer",
-    [GaussNewton(max_steps=5), Descent(ADAM, epochs=5), Descent(ADAM, epochs=5, batch_size=4)],
+    ("method", "trainer"),
+    [
+        ("ntkgp-param", GaussNewton(max_steps=5)),
+        ("deep-ensemble", Descent(ADAM, epochs=5)),
+        ("ntkgp-param", Descent(ADAM, epochs=5, batch_size=4)),
+    ],
     ids=["gauss-newton", "full-batch", "mini-batch"],
 )
-@pytest.mark.parametrize("method", ["deep-ensemble", "ntkgp-param"])
 def test_rows_that_fill_up_an_array_change_nothing(method, trainer, monkeypatch):
     x = np.linspace(-1, 1, 9)[:, None]
     options = {"method": method, "members": 2, "trainer": trainer, "validation": None}

@@ -142,10 +142,10 @@ def test_tasks_are_standardised_and_do_not_overlap():
 def test_one_scale_for_all_is_that_of_ntkgp_param():
     config = DigitsConfig(max_train=60, epochs=1, width=8)
     task = images.make_task(config, load_digits(config), seed=0)
-    arguments = ({"w_var": 2.0, "kappa2_multiple": 1.0}, range(1), 0, False)
+    choice = {"w_var": 2.0, "kappa2_multiple": 1.0}
     kappas = {
         (method, scale): images.trained(
-            config, task, {"method": method, "scale": scale}, *arguments
+            config, task, choice | {"method": method, "scale": scale}, (range(1), 0), False
         )[1]
         for method in ("deep-ensemble", "ntkgp-param")
         for scale in images.SCALES

@@ -245,9 +245,8 @@ def _regulariser(own: tuple[Params, Member], problem: Problem) -> Array:
 
 def _objectives(problem: Problem, draws: Draw, theta: Params, plan: Plan) -> NDArray[Any]:
     """Each member's loss on its whole training set."""
-    own = (theta, draws.member)
-    data_losses = _mean_losses(problem.learner, problem.data, own, draws.epsilon, plan)
-    return np.asarray(data_losses + plan.over_members(_regulariser, own, problem))
+    own = (theta, draws.member, draws.epsilon)
+    return np.asarray(_losses(problem.learner, problem.data, own, plan, regularised=True))
 
 
 def _held_out_losses(problem: Problem, theta: Params, members: Member, plan: Plan) -> Array:
@@ -255,31 +254,32 @@ def _held_out_losses(problem: Problem, theta: Params, members: Member, plan: Pla
     assert problem.validation is not None
     learner, data = problem.learner, problem.validation
     epsilon = jnp.zeros((len(jax.tree.leaves(theta)[0]), *data.y.shape), data.y.dtype)
-    return _mean_losses(learner, data, (theta, members), epsilon, plan)
+    return _losses(learner, data, (theta, members, epsilon), plan, regularised=False)
 
 
-def _mean_losses(
-    learner: Baselearner, data: Data, own: tuple[Params, Member], epsilon: Array, plan: Plan
+def _losses(
+    learner: Baselearner,
+    data: Data,
+    own: tuple[Params, Member, Array],
+    plan: Plan,
+    regularised: bool,
 ) -> Array:
-    """The mean over examples, in batches of rows: memory does not grow with n."""
-    weight = data.weight()
-    sums = [
-        plan.over_members(
-            _loss_of_rows,
-            (*own, epsilon[:, rows]),
-            (learner, data.x[rows], data.y[rows], weight[rows]),
+    """The mean over examples, some rows at a time so that memory does not grow with their number."""
+    theta, members, epsilon = own
+    weight, total = data.weight(), jnp.zeros(())
+    for i, rows in enumerate(row_batches(len(data.x))):
+        share = float(regularised and i == 0)  # of the regulariser, which counts once
+        batch = (data.x[rows], data.y[rows], weight[rows])
+        total = total + plan.over_members(
+            _share_of_loss, (theta, members, epsilon[:, rows]), (learner, batch, data.n, share)
         )
-        for rows in row_batches(len(data.x))
-    ]
-    return sum(sums[1:], start=sums[0]) / data.n
+    return total
 
 
-def _loss_of_rows(
-    own: tuple[Params, Member, Array], shared: tuple[Baselearner, Array, Array, Array]
-) -> Array:
-    (theta, member, epsilon), (learner, x, y, weight) = own, shared
-    outputs = learner.predict(theta, member, x)
-    return jnp.sum(weight * learner.noise.loss(y, epsilon, outputs, learner.noise_std))
+def _share_of_loss(own: tuple[Params, Member, Array], shared: Any) -> Array:
+    (theta, member, epsilon), (learner, (x, y, weight), n, share) = own, shared
+    losses = learner.noise.loss(y, epsilon, learner.predict(theta, member, x), learner.noise_std)
+    return jnp.sum(weight * losses) / n + share * learner.regulariser(theta, member, n)
 
 
 def _first_best(theta: Params, k: int) -> Best:
