@@ -16,14 +16,13 @@ demo: $(VENV)/.report
 test: $(VENV)/.test check
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
-# A developer's answer in about 90 seconds: one theorem, reference or contract of each folder.
+# A developer's answer in about 90 seconds: references, laws, losses and contracts.
 quick: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" -q tests/test_project.py tests/predictive tests/data \
-	    tests/core/test_storage.py tests/networks/test_own_layer.py tests/kernels/test_golden.py \
-	    tests/laws tests/ensembles/test_noise.py tests/ensembles/test_from_outside.py \
-	    tests/estimators/test_one_hot.py
+	    tests/core/test_storage.py tests/kernels/test_golden.py tests/laws \
+	    tests/ensembles/test_noise.py tests/estimators/test_one_hot.py
 
 # The figures of the documentation: the toy problem by both presets, and closeness against width.
 figures: $(VENV)/.report
