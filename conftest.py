@@ -45,7 +45,7 @@ def pytest_runtest_teardown(item):
     from ntkgp.core import compilation
 
     if hash(item.nodeid) % 4 == 0:
-        compilation._drop_programs_above(20_000)
+        compilation._drop_programs_above(36_000)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import jax
 from ntkgp.core.files import cache_dir
 
 _MOST_BYTES = 2**30
-_MOST_MAPS = 30_000
+_MOST_MAPS = 40_000
 _OFF = "off"
 _LOOK_EVERY = 8
 _calls = count()

@@ -19,7 +19,7 @@ from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Draw, Problem, draw_members
 from ntkgp.ensembles.trainers import Trainer, default_trainer
-from ntkgp.ensembles.training import Trained, train
+from ntkgp.ensembles.training import Trained, check_training, train
 from ntkgp.networks.protocol import Network
 
 
@@ -98,6 +98,7 @@ def fit(
             f"for an Optax optimiser; got {trainer!r}."
         )
     chosen = choose_plan(net, len(indices), plan, members_at_once)
+    check_training(problem, trainer, chosen)
     draws = draw_members(learner, seed, indices, problem.data.y)
     trained = train(problem, draws, trainer, chosen, progress)
     good = np.isfinite(trained.losses).all(axis=1) & np.isfinite(trained.objectives)

@@ -51,8 +51,8 @@ class Best(NamedTuple):
     """Evaluations since the last improvement."""
 
 
-def train(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, progress: bool) -> Trained:
-    """Train all members, group by group."""
+def check_training(problem: Problem, trainer: Trainer, plan: Plan) -> None:
+    """Refuse what the trainer cannot do, or memory cannot hold, before anything is drawn."""
     trainer.check(problem)
     require(
         plan.at_once * trainer.bytes_per_member(problem),
@@ -60,6 +60,10 @@ def train(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, progress:
         f"targets, {plan.at_once} members at once,",
         "Train with Descent, or with a smaller members_at_once.",
     )
+
+
+def train(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, progress: bool) -> Trained:
+    """Train all members, group by group."""
     note(f"members: {plan}", progress)
     groups = plan.groups(draws)
     with progress_bar(len(groups) * trainer.rounds, type(trainer).__name__, progress) as bar:
