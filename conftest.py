@@ -1,7 +1,6 @@
 """How the tests compile what they run, and what doctests may use without importing it."""
 
 import os
-import tempfile
 from pathlib import Path
 
 import jax
@@ -22,11 +21,11 @@ install_import_hook(
 
 
 def pytest_configure(config):
-    """A directory in which workers, and the processes they start, find what one has compiled."""
+    """A directory in which workers, the processes they start, and the next run find what is compiled."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        directory = tempfile.TemporaryDirectory(prefix="ntkgp-compiled-")
-        config.add_cleanup(directory.cleanup)
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = directory.name
+        kept = config.rootpath / ".pytest_cache" / "compiled"
+        kept.mkdir(parents=True, exist_ok=True)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(kept)
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

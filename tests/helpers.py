@@ -70,6 +70,15 @@ ARCHITECTURES_AND_PARAMETERISATIONS = [(name, "ntk") for name in architectures(8
 ]
 
 
+MOST_ARCHITECTURES = [
+    pytest.param(
+        *case, marks=[pytest.mark.slow] if case[0] in ("conv-flatten", "conv-residual") else []
+    )
+    for case in ARCHITECTURES_AND_PARAMETERISATIONS
+]
+"""Of tests that draw many networks: convolutions are slow to draw, and `conv-pool` has all but a sum."""
+
+
 def inputs_for(net, n, seed=0):
     """Inputs of the right shape, of the size of standardised data."""
     return np.random.default_rng(seed).normal(size=(n, *net.input_shape))

@@ -10,7 +10,7 @@ import pytest
 from ntkgp.core import compilation
 from ntkgp.core.compilation import _drop_oldest
 
-CODE = "import numpy as np, ntkgp; ntkgp.ntk(ntkgp.mlp(2, depth=1), np.ones((3, 2)))"
+CODE = "import numpy as np, ntkgp; ntkgp.ntk(ntkgp.mlp(2, depth=12), np.ones((3, 2)))"  # > 0.1 s to compile
 
 
 def run(folder, code=CODE, **variables):

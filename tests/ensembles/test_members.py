@@ -8,7 +8,7 @@ import pytest
 
 import ntkgp
 from helpers import (
-    ARCHITECTURES_AND_PARAMETERISATIONS,
+    MOST_ARCHITECTURES,
     architectures,
     assert_covariance,
     assert_not_covariance,
@@ -47,7 +47,7 @@ def correlation_z(a, b):
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
+@pytest.mark.parametrize(("name", "parameterization"), MOST_ARCHITECTURES)
 def test_proposition_1(name, parameterization):
     """δ → GP(0, Θ - 𝒦), independent of f₀; f̃₀ = f₀ + δ → GP(0, Θ)."""
     net = architectures(WIDTH, parameterization)[name]

@@ -12,6 +12,7 @@ from helpers import (
     dense_jacobian,
     flat,
     inputs_for,
+    some_slow,
     without_kernel,
 )
 from ntkgp.kernels import empirical
@@ -20,7 +21,9 @@ from ntkgp.kernels import matrices as kernel_module
 ARCHITECTURES = architectures(8)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "name", some_slow(ARCHITECTURES, fast=("erf", "conv-pool", "conv-residual"))
+)
 def test_blocks_equal_the_whole(name):
     net = ARCHITECTURES[name]
     x1, x2 = inputs_for(net, 5), inputs_for(net, 7, seed=1)

@@ -12,6 +12,7 @@ import ntkgp
 from helpers import (
     ACTIVATIONS,
     ARCHITECTURES_AND_PARAMETERISATIONS,
+    MOST_ARCHITECTURES,
     architectures,
     as_users_run_it,
     assert_covariance,
@@ -93,7 +94,7 @@ WIDTH = 96
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
+@pytest.mark.parametrize(("name", "parameterization"), MOST_ARCHITECTURES)
 def test_random_networks_have_the_nngp_kernel(name, parameterization):
     net = architectures(WIDTH, parameterization)[name]
     x = jnp.asarray(inputs_for(net, 4), jnp.float32)

@@ -42,7 +42,7 @@ def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
     chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
     _drop_oldest(chosen, _MOST_BYTES)
     jax.config.update("jax_compilation_cache_dir", str(chosen))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     _look_again()
     return chosen
 
