@@ -249,3 +249,7 @@ def _read(text: str, like: Any) -> Any:
             raise ValueError(text)
         return text == "True"
     return type(like)(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

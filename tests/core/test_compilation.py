@@ -47,13 +47,16 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path):
 
 def test_the_oldest_programs_go_first(tmp_path):
     for age in range(6):
-        file = tmp_path / f"program-{age}"
+        file = tmp_path / f"program-{age}-cache"
         file.write_bytes(bytes(100))
         os.utime(file, (1000 - age, 1000 - age))
+    (tmp_path / "thesis.tex").write_bytes(bytes(10_000))  # not ours to delete, nor to count
+    os.utime(tmp_path / "thesis.tex", (1, 1))
     _drop_oldest(tmp_path, 600)
-    assert len(list(tmp_path.iterdir())) == 6  # not above the limit
+    assert len(list(tmp_path.iterdir())) == 7  # not above the limit
     _drop_oldest(tmp_path, 599)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["program-0", "program-1"]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["program-0-cache", "program-1-cache", "thesis.tex"]
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="counts memory maps of Linux")

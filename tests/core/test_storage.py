@@ -203,3 +203,16 @@ print(type(ntkgp.load({str(tmp_path)!r} + "/estimator")).__name__, "sklearn" in 
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["ExactLaw", "False", "Ensemble", "False", "GPRegressor", "True"]
+
+
+@pytest.mark.parametrize("dtype", ["<U500000000", "|O"])
+def test_words_take_the_room_that_they_need_whatever_the_file_says(dtype):
+    words = unpack(Packed({"kind": "strings", "of": {"values": ["a"], "dtype": dtype}}, {}))
+    assert words.tolist() == ["a"]
+    assert words.nbytes < 100
+
+
+@pytest.mark.parametrize("of", [{"values": [1], "dtype": "<U1"}, {"values": ["a"], "dtype": "V8"}])
+def test_what_is_no_word_is_refused(of):
+    with pytest.raises(ValueError, match="words"):
+        unpack(Packed({"kind": "strings", "of": of}, {}))

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import ntkgp
-from helpers import assert_covariance, assert_not_covariance
+from helpers import as_users_run_it, assert_covariance, assert_not_covariance
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.problem import draw_members
 
@@ -101,3 +101,34 @@ def test_a_noise_model_of_one_s_own_trains():
 def test_what_is_no_noise_model_is_refused_in_words():
     with pytest.raises(TypeError, match=r"ConstantNoise\(\).*LearnedNoise\(\)"):
         ntkgp.fit(ntkgp.mlp(1, width=4), X, X, noise=0.3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"anchor": "theta"}, ValueError, "anchor of a Method must be one of 'init', 'zero', None"),
+        ({"anchor": None, "model": "net"}, ValueError, "model of a Method"),
+        ({"anchor": None, "offset": lambda *a: 0.0}, TypeError, "tangent_at_init"),
+    ],
+)
+def test_what_is_no_method_is_refused_in_words(arguments, error, words):
+    with as_users_run_it(), pytest.raises(error, match=words):
+        ntkgp.Method("ntkgp", **arguments)
+
+
+def test_an_offset_gets_theta_0_only_if_it_says_so():
+    seen = []
+
+    @dataclass(frozen=True)
+    class Curious:
+        tangent_at_init: bool
+
+        def __call__(self, net, theta_0, theta_tilde, x):
+            seen.append(theta_0 is not None)
+            return net.apply(theta_tilde, x)
+
+    for says in (False, True):
+        method = ntkgp.Method("ntkgp", anchor="init", offset=Curious(says))
+        ntkgp.fit(ntkgp.mlp(1, width=4), X, X, method=method, members=1)
+        assert set(seen) == {says}
+        seen.clear()

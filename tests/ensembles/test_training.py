@@ -406,9 +406,16 @@ def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
     assert "2 at once, together" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("method", ["deep-ensemble", "ntkgp-param"])
-def test_delta_within_the_step_is_the_cached_one(method, monkeypatch):
-    trainer = Descent(ADAM, epochs=3, batch_size=2)
+@pytest.mark.parametrize(
+    ("method", "trainer"),
+    [
+        ("deep-ensemble", Descent(ADAM, epochs=3, batch_size=2)),
+        ("ntkgp-param", Descent(ADAM, epochs=3, batch_size=2)),
+        ("ntkgp-param", GaussNewton(max_steps=2)),
+    ],
+    ids=["deep-ensemble", "descent", "gauss-newton"],
+)
+def test_delta_within_the_step_is_the_cached_one(method, trainer, monkeypatch):
     kept = fit(ntkgp.mlp(1, width=16), X, Y, method=method, members=2, trainer=trainer)
     monkeypatch.setattr(training, "DELTA_BYTES", 0)
     again = fit(ntkgp.mlp(1, width=16), X, Y, method=method, members=2, trainer=trainer)
@@ -506,6 +513,23 @@ def test_rows_that_fill_up_an_array_change_nothing(method, trainer, monkeypatch)
     assert filled.trained_on == plain.trained_on
 
 
+@pytest.mark.parametrize(
+    "trainer", [GaussNewton(max_steps=3), Descent(ADAM, epochs=2)], ids=["gauss-newton", "descent"]
+)
+def test_networks_that_are_not_defined_at_0_train_on_any_number_of_rows(trainer):
+    def init(key):
+        first, last = jax.random.split(key)
+        return {"first": jax.random.normal(first, (2, 8)), "last": jax.random.normal(last, (8, 1))}
+
+    def apply(params, x):
+        direction = x / jnp.linalg.norm(x, axis=1, keepdims=True)
+        return jnp.tanh(direction @ params["first"]) @ params["last"]
+
+    net = adapters.from_functions(init, apply, (2,))
+    x = np.random.default_rng(0).normal(size=(9, 2))  # in an array of ten rows
+    assert len(fit(net, x, x[:, :1], members=2, trainer=trainer)) == 2
+
+
 def test_another_number_of_rows_or_epochs_compiles_nothing():
     net, rng = ntkgp.mlp(1, width=9), np.random.default_rng(0)
 
@@ -575,6 +599,27 @@ def test_early_stopping_of_a_member_does_not_depend_on_the_others():
     for k in range(4):
         alone = fit(net, x, noisy, members=[k], **options).outputs(T)
         np.testing.assert_allclose(company[k], alone[0], rtol=2e-3, atol=2e-4)
+
+
+def test_what_becomes_of_a_member_after_its_early_stop_does_not_count():
+    """A rate that explodes after some steps: members that had stopped before keep their best."""
+    net, rng = ntkgp.mlp(1, width=16), np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (20, 1))
+    noisy = np.sin(x) + rng.normal(size=x.shape)
+    rate = optax.piecewise_constant_schedule(0.02, {40: 1e12})
+    options = {"method": "deep-ensemble", "trainer": Descent(optax.sgd(rate), 60, patience=1)}
+    options["validation"] = (T, np.sin(T))
+    alone = []
+    for k in range(4):
+        try:
+            alone.append(fit(net, x, noisy, members=[k], **options).ended[0] == "stopped early")
+        except FloatingPointError:
+            alone.append(False)
+    assert any(alone)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ntkgp.MemberFailure)
+        company = fit(net, x, noisy, members=4, **options)
+    assert company.indices == tuple(np.flatnonzero(alone))
 
 
 def test_validation_uses_the_member_s_own_delta():

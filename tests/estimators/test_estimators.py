@@ -373,12 +373,20 @@ def test_a_warm_start_grows_the_ensemble_and_leaves_trained_members_alone(model,
     ):
         np.testing.assert_array_equal(old, new)
     again = loaded.ensemble_
-    assert loaded.fit(X, y).ensemble_ is again  # nothing to add
+    assert loaded.fit(X, y).ensemble_.theta is again.theta  # nothing to add
     with pytest.raises(ValueError, match="at least the 5 that are trained"):
         loaded.set_params(members=2).fit(X, y)
+    predict = loaded.predict_proba if isinstance(model, EnsembleClassifier) else loaded.predict
+    kept = predict(X)
     for members in (5, 6):
         with pytest.raises(ValueError, match="another training set"):
-            loaded.set_params(members=members).fit(X[:-1], y[:-1])
+            loaded.set_params(members=members).fit(X[:-1] + 1, y[:-1])
+        np.testing.assert_array_equal(predict(X), kept)  # a refusal changes nothing
+    for settings in ({"method": "rp-param"}, {"width": 4}, {"noise_std": 0.7}):
+        before = loaded.get_params()
+        with pytest.raises(ValueError, match="another network, method or noise"):
+            loaded.set_params(**settings).fit(X, y)
+        loaded.set_params(**before)
 
 
 def test_without_a_warm_start_all_is_trained_anew():

@@ -15,6 +15,8 @@ _MOST_MAPS = 40_000
 _OFF = "off"
 _LOOK_EVERY = 8
 _calls = count()
+_own: dict[str, str] = {}
+"""The directory that JAX has from us, and not from the user."""
 
 
 def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
@@ -34,7 +36,8 @@ def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
     Returns:
         The directory in use.
     """
-    if already := jax.config.values["jax_compilation_cache_dir"]:
+    already = jax.config.values["jax_compilation_cache_dir"]
+    if already and (already != _own.get("directory") or directory is None):
         return Path(already)
     named = os.environ.get("NTKGP_COMPILED", _OFF)
     default = cache_dir() / "compiled" if named == _OFF else named
@@ -42,6 +45,7 @@ def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
     chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
     _drop_oldest(chosen, _MOST_BYTES)
     jax.config.update("jax_compilation_cache_dir", str(chosen))
+    _own["directory"] = str(chosen)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     _look_again()
     return chosen
@@ -85,8 +89,9 @@ def _look_again() -> None:
 
 
 def _drop_oldest(directory: Path, most_bytes: int) -> None:
-    """Delete the oldest files until the rest take half of what is allowed."""
-    found = [(file.stat().st_mtime, file.stat().st_size, file) for file in directory.iterdir()]
+    """Delete the oldest programs, and no other files, until the rest take half of what is allowed."""
+    programs = [file for file in directory.iterdir() if file.name.endswith(("-cache", "-atime"))]
+    found = [(file.stat().st_mtime, file.stat().st_size, file) for file in programs]
     total = sum(size for _, size, _ in found)
     if total <= most_bytes:
         return

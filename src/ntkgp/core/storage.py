@@ -205,7 +205,7 @@ def _unpack(plain: Any, arrays: dict[str, NDArray[Any]], network: Any) -> Any:
     if kind == "transposed":
         return _array_named(of, arrays).T
     if kind == "strings":
-        return np.array(of["values"], dtype=of["dtype"])
+        return _strings(of["values"], of["dtype"])
     if kind == "tuple":
         return tuple(_unpack(item, arrays, network) for item in of)
     if kind == "list":
@@ -213,6 +213,16 @@ def _unpack(plain: Any, arrays: dict[str, NDArray[Any]], network: Any) -> Any:
     if kind == "dict":
         return _unpack_items(of, arrays, network)
     raise ValueError(f"the file has a value of an unknown kind, {kind!r}.")
+
+
+def _strings(values: Any, dtype: Any) -> NDArray[Any]:
+    """Of the kind that was saved; the width is that of the words, whatever the file says."""
+    array = np.array(values, dtype=object)
+    if dtype != "|O" and not str(dtype).lstrip("<>=|").startswith("U"):
+        raise ValueError(f"the file has words of dtype {dtype!r}.")
+    if not all(isinstance(word, str) for word in array.ravel()):
+        raise ValueError("the file has something else among words.")
+    return array if dtype == "|O" else array.astype(str)
 
 
 def _unpack_items(items: Any, arrays: dict[str, NDArray[Any]], network: Any) -> dict[str, Any]:

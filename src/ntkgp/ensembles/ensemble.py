@@ -134,7 +134,7 @@ class Ensemble:
             np.concatenate([self.objectives, other.objectives])[order],
             np.concatenate([self.ended, other.ended])[order],
             self.trained_on,
-            self.members_at_once,
+            min(filter(None, (self.members_at_once, other.members_at_once)), default=None),
             tuple(sorted({*self.failed, *other.failed} - set(indices.tolist()))),
         )
 

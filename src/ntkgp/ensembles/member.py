@@ -125,7 +125,8 @@ class Baselearner:
         """δ(x), the untrainable part of f̃ (Eq. 10): on the means only, not on a learned variance."""
         if self.method.offset is None:
             return jnp.zeros((len(x), self.net.output_dim), x.dtype)
-        delta = self.method.offset(self.net, member.theta_0, member.theta_tilde, x)
+        theta_0 = member.theta_0 if self.method.needs_init else None
+        delta = self.method.offset(self.net, theta_0, member.theta_tilde, x)
         is_mean = jnp.arange(self.net.output_dim) < self.target_dim
         return jnp.where(is_mean, delta, 0)
 

@@ -83,6 +83,23 @@ class Method:
     trains: Part = "all"
     """Which parameters are trained."""
 
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("anchor", ("init", "zero", None)),
+            ("model", ("network", "tangent")),
+            ("trains", ("all", "body", "readout")),
+        ):
+            if getattr(self, name) not in known:
+                words = ", ".join(map(repr, known))
+                raise ValueError(
+                    f"{name} of a Method must be one of {words}; got {getattr(self, name)!r}."
+                )
+        if self.offset is not None and not isinstance(self.offset, Offset):
+            raise TypeError(
+                "offset of a Method must be None, or an object to be called that says by "
+                f"tangent_at_init whether it needs θ₀ (ntkgp.Offset); got {self.offset!r}."
+            )
+
     @property
     def linear(self) -> bool:
         """Whether f̃ is linear in what is trained, so that training has a closed form."""

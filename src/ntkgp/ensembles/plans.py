@@ -37,7 +37,8 @@ class Plan:
     def groups(self, stacked: Any) -> list[Any]:
         """Cut stacked members into groups; sharded groups are filled up by repetition."""
         k = _count(stacked)
-        if self.at_once >= k and k % self.devices == 0:
+        filled_up = -(-self.at_once // self.devices) * self.devices
+        if k <= filled_up and k % self.devices == 0:
             return [self.spread(stacked)]
         rows = [range(start, min(start + self.at_once, k)) for start in range(0, k, self.at_once)]
         filled = [np.array([*r, *[r[-1]] * (-len(r) % self.devices)]) for r in rows]
@@ -121,6 +122,8 @@ def choose_plan(
         name, reason = _suited(net, group)
     group = 1 if name == "one by one" else group
     devices = min(jax.local_device_count(), group) if name == "sharded" else 1
+    if at_once is not None:
+        group -= group % devices  # a group that is filled up would be larger than allowed
     return Plan(name, int(group), reason, devices, loops_well(net))  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ class Data(NamedTuple):
 
     @classmethod
     def of(cls, x: NDArray[Any], y: NDArray[Any]) -> "Data":
-        """Rows x and y, filled up with zeros.
+        """Rows x and y, filled up with the last: a network may not be defined at 0.
 
         >>> data = Data.of(np.ones((67, 2)), np.ones((67, 1)))
         >>> data.x.shape, int(data.n)
@@ -37,7 +37,7 @@ class Data(NamedTuple):
 
         def filled(values: NDArray[Any]) -> Array:
             widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
-            return jnp.asarray(np.pad(values.astype(np.float32, copy=False), widths))
+            return jnp.asarray(np.pad(values.astype(np.float32, copy=False), widths, "edge"))
 
         return cls(filled(x), filled(y), jnp.asarray(len(x), jnp.int32))
 
@@ -89,7 +89,16 @@ def _draw_members(learner: Baselearner, seed: Array, indices: Array, y: Array) -
 
 
 def training_set(problem: Problem, draw: Draw, rows: Array | None) -> TrainingSet:
-    """What one member learns from: these rows of its data, or all."""
+    """What one member learns from: these rows of its data, or all, with δ kept or computed."""
     data = problem.data
-    whole = TrainingSet(data.x, data.y, draw.epsilon, draw.delta, data.weight())
-    return whole if rows is None else jax.tree.map(lambda values: values[rows], whole)
+    batch = TrainingSet(data.x, data.y, draw.epsilon, draw.delta, data.weight())
+    if rows is not None:
+        batch = jax.tree.map(lambda values: values[rows], batch)
+    return batch if draw.delta is not None else with_delta(problem, draw, batch)
+
+
+def with_delta(problem: Problem, draw: Draw, batch: TrainingSet) -> TrainingSet:
+    """The batch with δ at its own inputs, where the method has one."""
+    if problem.learner.method.offset is None:
+        return batch
+    return batch._replace(delta=problem.learner.offset(draw.member, batch.x))

@@ -77,10 +77,15 @@ def _train_group(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, ba
     shared = (trainer, problem)
     state = start(plan, shared, draws)
     best = None if problem.validation is None else _first_best(state.theta, len(draws.batch_key))
-    losses, validation_losses, rounds = [], [], 0
+    losses: list[NDArray[Any]] = []
+    validation_losses: list[NDArray[Any]] = []
+    rounds = 0
     while rounds < trainer.rounds and not _all_ended(trainer, state, best):
         n = min(trainer.evaluate_every, trainer.rounds - rounds)
+        ended = _ended(trainer, state, best) != "limit"
         state, part = advance(plan, shared, draws, state, range(rounds, rounds + n))
+        if ended.any():  # whatever becomes of a member after its end is not its own any more
+            part[ended] = losses[-1][ended, -1:]
         losses.append(part)
         rounds += n
         if best is not None:
@@ -141,7 +146,7 @@ def advance(
     for first in range(rounds.start, rounds.stop, CHUNK):
         n = min(CHUNK, rounds.stop - first)
         state, part = run(plan, shared, draws, state, (first, n))
-        losses.append(np.asarray(part)[:, :n])
+        losses.append(np.array(part)[:, :n])
     return state, np.concatenate(losses, axis=1)
 
 

@@ -36,7 +36,8 @@ class TableEstimator(SavedEstimator):
 
     def _standardise(self, X: NDArray[Any], train: NDArray[np.int64]) -> NDArray[np.float64]:
         """X on the scale of the training rows: a table column by column, images as a whole."""
-        self.x_scaler_ = Scaler.of("X", X[train], by_column=X.ndim == 2)
+        if not self._goes_on():
+            self.x_scaler_ = Scaler.of("X", X[train], by_column=X.ndim == 2)
         self.input_shape_ = X.shape[1:]
         return self.x_scaler_.apply("X", X)
 

@@ -79,9 +79,9 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
 
     def _target_scales(self, can_tune: bool) -> list[float]:
         """The values of κ to try."""
-        if self._goes_on():
-            return [self.kappa_]
         given, grid = self.target_scale, list(self.target_scale_grid)
+        if self._goes_on() and given is None:
+            return [self.kappa_]
         values = grid if given is None else [given]
         if not values or not all(0 < value < float("inf") for value in values):
             raise ValueError(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
 from ntkgp.ensembles.ensemble import Ensemble
-from ntkgp.ensembles.methods import get_method
+from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.trainers import Trainer
 from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.ensembles import EnsembleEstimator
@@ -52,7 +52,7 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
 
     def __init__(
         self,
-        method: str = "ntkgp-param",
+        method: str | Method = "ntkgp-param",
         *,
         members: int = 10,
         noise_std: float = 0.1,
@@ -97,9 +97,15 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
 
     def fit(self, X: Any, y: Any) -> "EnsembleClassifier":
         """Train the ensemble on rows X and classes y (n,)."""
+        with self._as_before_on_failure():
+            return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any) -> "EnsembleClassifier":
         method = get_method(self.method)
         rows = self._check_xy(X, y)
         net, *_ = self._candidates(len(self.classes_))
+        if self._goes_on() and self.network is not None:
+            net = self.fitted_network()
         self.zeta_0_ = second_moment(net, method, rows.train.x, self.seed_)
         train = partial(self._train, net, noise_std=self.noise_std)
         self.ensemble_ = self._best_fit(rows, train, _outputs)

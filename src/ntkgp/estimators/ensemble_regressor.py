@@ -1,5 +1,6 @@
 """The ensemble as a regressor."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
-from ntkgp.ensembles.methods import get_method
+from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.ensembles import EnsembleEstimator
@@ -15,6 +16,7 @@ from ntkgp.estimators.preparation import holdout
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.estimators.standardise import Scaler
 from ntkgp.laws.table import get_law
+from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
 
@@ -73,7 +75,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     def __init__(
         self,
-        method: str = "ntkgp-param",
+        method: str | Method = "ntkgp-param",
         *,
         members: int = 10,
         noise_std: float | None = None,
@@ -120,6 +122,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     def fit(self, X: Any, y: Any) -> "EnsembleRegressor":
         """Train the ensemble on rows X and targets y, (n,) or (n, targets)."""
+        with self._as_before_on_failure():
+            return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any) -> "EnsembleRegressor":
         inputs, targets = self._check_xy(X, y)
         law = get_law(get_method(self.method).law)
         if not self._noise.constant and self.noise_std is not None:
@@ -127,9 +133,12 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         train, held_out = holdout(len(inputs), self.validation_fraction, self._start())
         x = self._standardise(inputs, train)
         nets = self._candidates(self._noise.heads * targets.shape[1])
-        net, noise_std = self._choose(nets, x[train], targets[train], law)
-        if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
-            self.y_scaler_ = Scaler.of("y", targets[train])
+        if self._goes_on():
+            net, noise_std = self._chosen_before(nets)
+        else:
+            net, noise_std = self._choose(nets, x[train], targets[train], law)
+            if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
+                self.y_scaler_ = Scaler.of("y", targets[train])
         scaled = self.y_scaler_.apply("y", targets)
         stops_early = len(held_out) and self._stops_early()
         self.ensemble_ = self._train(
@@ -145,6 +154,16 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             noise_stds = self._calibrated_noise(noise_std, x[held_out], scaled[held_out])
             self.noise_std_ = noise_stds * self.y_scaler_.std
         return self
+
+    def _chosen_before(self, nets: Sequence[Network]) -> tuple[Network, float]:
+        """The network and σ of the fit that this one adds to, unless settings ask for others."""
+        learner = self.ensemble_.learner
+        net = learner.net if self.network is not None or learner.net in nets else nets[0]
+        if self.noise_std is None:
+            return net, float(learner.noise_std)
+        given = float(self.noise_std / self.y_scaler_.std[0])
+        same = np.isclose(given, float(learner.noise_std), rtol=1e-6)
+        return net, float(learner.noise_std) if same else given
 
     def _stops_early(self) -> bool:
         """Whether held-out rows choose the epoch to keep: only if nothing else regularises the members."""

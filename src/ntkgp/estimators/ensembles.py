@@ -1,12 +1,17 @@
 """What both ensemble estimators share: how their members are trained, and how an ensemble grows."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.fit import fit
+from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.methods import Method, get_method
+from ntkgp.ensembles.noise import ConstantNoise
 from ntkgp.ensembles.problem import Data
 from ntkgp.ensembles.trainers import Trainer, decaying_adam
 from ntkgp.estimators.base import TableEstimator
@@ -46,6 +51,18 @@ class EnsembleEstimator(TableEstimator):
         )
         return decaying_adam(n, self.learning_rate, **counts)
 
+    @contextmanager
+    def _as_before_on_failure(self) -> Iterator[None]:
+        """A fit that adds to an earlier one and fails leaves the earlier model whole."""
+        before = dict(vars(self)) if self._goes_on() else None
+        try:
+            yield
+        except BaseException:
+            if before is not None:
+                self.__dict__.clear()
+                self.__dict__.update(before)
+            raise
+
     def _train(
         self,
         net: Network,
@@ -55,23 +72,27 @@ class EnsembleEstimator(TableEstimator):
         **options: Any,
     ) -> Ensemble:
         """Members trained on scaled targets; `options` are those of `ntkgp.fit`."""
-        before = self.ensemble_ if self._goes_on() else None
-        members = _beyond(before, self.members) if before else self.members
-        if before and before.trained_on != Data.of(x, targets).fingerprint():
-            raise ValueError(
-                "with warm_start a fit adds members to those that are trained already, so it needs "
-                "the same data and settings: this is another training set. Set warm_start=False."
-            )
+        method = get_method(self.method)
+        weight_decay = self.weight_decay if method.takes_weight_decay else 0.0
+        before: Ensemble | None = None
+        members: int | list[int] = self.members
+        if self._goes_on():
+            before = self.ensemble_
+            noise = options.get("noise", ConstantNoise())
+            learner = Baselearner(net, method, float(noise_std), float(weight_decay), noise)
+            _check_the_same(before, learner, Data.of(x, targets))
+            members = _beyond(before, self.members)
+            before = replace(before, members_at_once=self.members_at_once)
         if before and not members:
             return before
         trained = fit(
             net,
             x,
             targets,
-            method=self.method,
+            method=method,
             members=members,
             noise_std=noise_std,
-            weight_decay=self.weight_decay if get_method(self.method).takes_weight_decay else 0.0,
+            weight_decay=weight_decay,
             seed=self.seed_,
             trainer=self._trainer(len(x)),
             members_at_once=self.members_at_once,
@@ -82,6 +103,18 @@ class EnsembleEstimator(TableEstimator):
 
     def fitted_network(self) -> Network:
         return self.ensemble_.learner.net
+
+
+def _check_the_same(before: Ensemble, learner: Baselearner, data: Data) -> None:
+    """Refuse to add members that would not belong to those that are there."""
+    other = (
+        "training set" if before.trained_on != data.fingerprint() else "network, method or noise"
+    )
+    if before.learner != learner or before.trained_on != data.fingerprint():
+        raise ValueError(
+            "with warm_start a fit adds members to those that are trained already, so it needs the "
+            f"same data and settings: this is another {other}. Set warm_start=False to begin anew."
+        )
 
 
 def _beyond(ensemble: Ensemble, members: int) -> list[int]:

@@ -78,7 +78,7 @@ def run(
 
     The file is saved after each run, so that an interrupted command goes on where it was.
     """
-    path = out / f"{experiment.name}.json"
+    path = Path(out) / f"{experiment.name}.json"
     results = _begun(experiment, config, path)
     given = Given(results, experiment.load(config), progress, say)
     marks = results["marks"] = list(experiment.marks(config, given.data))
@@ -87,7 +87,7 @@ def run(
         if files.found(results["runs"], mark):
             continue
         started = time.perf_counter()
-        record = experiment.record(config, mark, given)
+        record = _plain(experiment.record(config, mark, given), mark)
         if record is None:
             continue
         seconds = round(time.perf_counter() - started, 2)
@@ -100,17 +100,38 @@ def run(
     return path
 
 
+def _plain(record: Record | None, mark: Mark) -> Record | None:
+    """A record as JSON has it, NumPy's numbers and arrays included, or an error that names the run."""
+    if record is None:
+        return None
+    which = ", ".join(f"{name} {value}" for name, value in mark.items())
+    if taken := mark.keys() & record.keys():
+        raise ValueError(f"the record of {which} has entries of its mark: {', '.join(taken)}.")
+    try:
+        return json.loads(json.dumps(record, default=lambda value: value.tolist(), allow_nan=False))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"the record of {which} has what a results file cannot hold, {error}: use numbers that are "
+            "finite, words, and lists and dictionaries of them."
+        ) from error
+
+
 def _begun(experiment: Experiment, config: Any, path: Path) -> Results:
     """The results of an earlier command with the same configuration, or new ones with no runs."""
     as_json = _as_json(config)
     if path.exists():
         earlier = files.load(path)
         fixed = [name for name in as_json if name not in experiment.may_grow]
-        if earlier["experiment"] != experiment.name or any(
-            earlier["config"].get(name) != as_json[name] for name in fixed
-        ):
+        there = earlier["config"]
+        changed = [
+            f"{name} was {there.get(name)} and is {as_json[name]}"
+            for name in fixed
+            if there.get(name) != as_json[name]
+        ]
+        if earlier["experiment"] != experiment.name or changed:
             raise ValueError(
-                f"{path} holds the results of another configuration. Choose another output directory "
+                f"{path} holds the results of another configuration"
+                f"{''.join(f', {words}' for words in changed[:3])}. Choose another output directory "
                 "(--out), or delete that file."
             )
         check_contents(experiment, earlier, path)

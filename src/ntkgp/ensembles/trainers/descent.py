@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from math import ceil, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from jax import Array
 
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner
-from ntkgp.ensembles.problem import Draw, Problem, training_set
+from ntkgp.ensembles.problem import Draw, Problem, training_set, with_delta
 from ntkgp.ensembles.trainers.protocol import LIMIT, check_positive
 
 if TYPE_CHECKING:
@@ -133,9 +134,8 @@ class Descent:
         learner = problem.learner
         batch = training_set(problem, draw, given.rows)
         if self.augment is not None:
-            batch = batch._replace(x=self.augment(given.key, batch.x))
-        if batch.delta is None and learner.method.offset is not None:
-            batch = batch._replace(delta=learner.offset(draw.member, batch.x))
+            changed = batch._replace(x=self.augment(given.key, batch.x))
+            batch = with_delta(problem, draw, changed)
 
         def losses(theta: Params) -> tuple[Array, Array]:
             theta = learner.trainable(theta)
@@ -168,12 +168,13 @@ class Descent:
 def shuffled(key: Array, problem: Problem) -> Array:
     """All rows, examples in random order first: `jax.random.permutation` for an n that is traced.
 
-    Rows are sorted by 32 random bits. These may be equal, so long tables are sorted twice. The sort
+    Rows are sorted by 32 random bits. These may be equal, so long tables are sorted again. The sort
     is stable, so rows that are no examples, with the largest key, stay behind.
     """
     positions = jnp.arange(len(problem.data.x))
     rows = positions
-    for _ in range(1 if len(rows) <= 1625 else 2):  # as many times as `permutation` does
+    rounds = ceil(3 * log(max(2, len(rows))) / log(2**32 - 1))  # as many as `permutation` takes
+    for _ in range(rounds):
         key, bits_key = jax.random.split(key)
         bits = jax.random.bits(bits_key, rows.shape)
         keys = jnp.where(positions < problem.data.n, bits, ~jnp.zeros_like(bits))

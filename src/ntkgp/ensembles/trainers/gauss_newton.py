@@ -106,15 +106,17 @@ class GaussNewton:
 
     def init(self, problem: Problem, draw: Draw) -> LMState:
         gram = _gram(problem, draw, draw.theta)
-        damping = (
-            0.0 if problem.learner.method.linear else self.damping * _mean_diagonal(problem, gram)
-        )
+        linear = problem.learner.method.linear
+        damping = 0.0 if linear else self._first_damping(problem, gram)
         return LMState(
             draw.theta,
             jnp.asarray(damping, gram.dtype),
             growth=jnp.asarray(_GROWTH, gram.dtype),
             ended=jnp.asarray(LIMIT, jnp.int32),
         )
+
+    def _first_damping(self, problem: Problem, gram: Array) -> Array:
+        return self.damping * _mean_diagonal(problem, gram)
 
     def steps(self, problem: Problem) -> int:
         return 1
@@ -149,18 +151,20 @@ class GaussNewton:
         new = LMState(
             theta=jax.tree.map(lambda new, old: jnp.where(take, new, old), theta, state.theta),
             **_next_damping(state, take, gained, promised, least),
-            ended=self._ended(state, promised, before),
+            ended=self._ended(state, promised, before, self._first_damping(problem, at.gram)),
         )
         return new, data_loss
 
-    def _ended(self, state: LMState, promised: Array, objective: Array) -> Array:
-        """Right after a successful step, a small promise means that the minimum is near.
+    def _ended(self, state: LMState, promised: Array, objective: Array, calm: Array) -> Array:
+        """A small promise is the truth about the minimum only where the damping is as at the start.
 
-        After failed steps it is small only because the damping has grown.
+        Failed steps raise the damping, and that makes promises small too.
         """
         small = promised <= self.tolerance * objective
-        reason = jnp.where(state.growth == _GROWTH, CONVERGED, STUCK)
-        ending = jnp.where(small | ~jnp.isfinite(objective), reason, LIMIT)
+        failing = state.growth > _GROWTH
+        converged = small & ~failing & (state.damping <= calm)
+        stuck = (small & failing) | ~jnp.isfinite(objective)
+        ending = jnp.where(converged, CONVERGED, jnp.where(stuck, STUCK, LIMIT))
         return jnp.where(state.ended == LIMIT, ending, state.ended).astype(jnp.int32)
 
     def ended(self, state: LMState) -> Array:
@@ -207,8 +211,8 @@ def _linearised(problem: Problem, draw: Draw, theta: Params) -> Linearised:
     learner, data, weight = problem.learner, problem.data, _weight(problem)
     v = learner.displacement(theta, draw.member)
     fx, jv = jax.jvp(lambda t: _model(problem, draw, t), (theta,), (v,))
-    delta = 0.0 if draw.delta is None else draw.delta
-    residual = data.y + learner.noise_std * draw.epsilon - delta - fx
+    delta = training_set(problem, draw, None).delta
+    residual = data.y + learner.noise_std * draw.epsilon - (0.0 if delta is None else delta) - fx
     gram = _gram(problem, draw, theta)
     return Linearised(weight * residual.ravel(), gram, v, weight * jv.ravel())
 

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from jax import Array
 
 from ntkgp.ensembles.problem import Draw, Problem
@@ -66,7 +67,8 @@ def check_positive(trainer: object, *names: str) -> None:
     """
     for name in names:
         value = getattr(trainer, name)
-        if isinstance(value, (int, float, str)) and (isinstance(value, str) or not value > 0):
+        known = isinstance(value, (int, float, str, np.number))
+        if known and (isinstance(value, str) or not value > 0):
             raise ValueError(
                 f"{name} of {type(trainer).__name__} must be greater than 0; got {value!r}."
             )
