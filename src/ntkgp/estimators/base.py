@@ -96,6 +96,8 @@ def _refuse_early(name: str, values: Any) -> None:
     """Refuse what a plain array would lose or misname: masks, and frames without columns."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has masked entries. Impute or drop them.")
+    if getattr(values, "dtype", None) is not None and np.asarray(values).dtype.kind == "S":
+        raise TypeError(f"{name} has bytes. Decode them to strings: {name}.astype(str).")
     if not len(getattr(values, "columns", "unknown")):
         raise ValueError(f"{name} has no columns: 0 feature(s), and a minimum of 1 is required.")
 
