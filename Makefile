@@ -16,7 +16,7 @@ demo: $(VENV)/.report
 test: $(VENV)/.test check
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
-# A developer's answer in about 90 seconds: references, laws, losses and contracts.
+# A developer's answer in under two minutes: references, laws, losses and contracts.
 quick: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -31,7 +31,7 @@ def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
 
     Args:
         directory: by default `compiled` in the directory of data sets (`ntkgp.data.cache_dir`). Its
-            oldest files are deleted when it holds more than a gibibyte.
+            oldest programs are deleted when it holds more than a gibibyte.
 
     Returns:
         The directory in use.

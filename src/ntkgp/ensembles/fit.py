@@ -59,7 +59,7 @@ def fit(
             variances before a sigmoid; y should be standardised, and the trainer be `Descent`.
         seed: the seed of all randomness, from 0 to 2³² - 1.
         trainer: `GaussNewton`, or `Descent` with any Optax optimiser. By default Gauss-Newton for
-            least squares with few residuals, where it is quicker and reaches the minimum. For all
+            least squares with few residuals, where it is quicker and gets further. For all
             else Adam with a decaying learning rate. `progress` says which.
         validation: a pair of inputs and targets for early stopping, for trainers that use them.
         weight_decay: for deep ensembles, which have no regulariser of their own.

@@ -107,10 +107,9 @@ class EnsembleEstimator(TableEstimator):
 
 def _check_the_same(before: Ensemble, learner: Baselearner, data: Data) -> None:
     """Refuse to add members that would not belong to those that are there."""
-    other = (
-        "training set" if before.trained_on != data.fingerprint() else "network, method or noise"
-    )
-    if before.learner != learner or before.trained_on != data.fingerprint():
+    same_data = before.trained_on == data.fingerprint()
+    other = "network, method or noise" if same_data else "training set"
+    if before.learner != learner or not same_data:
         raise ValueError(
             "with warm_start a fit adds members to those that are trained already, so it needs the "
             f"same data and settings: this is another {other}. Set warm_start=False to begin anew."
