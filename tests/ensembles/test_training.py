@@ -203,8 +203,8 @@ def test_gauss_newton_never_raises_the_objective():
     assert np.all(np.diff(losses, axis=1) <= 0)
 
 
-@pytest.mark.optimised
-@pytest.mark.parametrize("method", some_slow(["ntkgp-param", "rp-param"], fast=["ntkgp-param"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["ntkgp-param", "rp-param"])
 def test_both_parameterisations_train_to_one_function_at_large_width(method):
     """A descent that knows nothing of Λ but through the loss; wide, so nearly linear."""
     outputs = {}
@@ -683,7 +683,10 @@ def test_readout_training_leaves_the_body_alone():
     theta_0, _ = Baselearner(net, METHODS["nngp"], NOISE).draw(member_keys(0, 0))
     for trainer in (GaussNewton(), Descent(optax.adamw(0.01, weight_decay=0.5), epochs=5)):
         theta = fit(net, X, Y, method="nngp", members=1, noise_std=NOISE, trainer=trainer).theta
-        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[0], b), theta.body, theta_0.body)
+        # Weight decay alone would shrink it by 2 %; two programs that draw it differ by rounding.
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a[0], b, rtol=1e-6), theta.body, theta_0.body
+        )
         assert np.abs(theta.readout.w[0] - theta_0.readout.w).max() > 1e-3
 
 

@@ -68,6 +68,7 @@ def test_it_says_what_the_package_s_own_says():
     assert np.max(np.abs(np.subtract(own, other))) > 1e-2
 
 
+@pytest.mark.slow
 def test_scikit_learn_s_own_checks_pass():
     results = check_estimator(NNGPRegressor(), on_skip=None, on_fail=None)
     failed = [r for r in results if r["status"] not in ("passed", "skipped")]

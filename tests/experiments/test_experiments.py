@@ -139,6 +139,7 @@ def test_tasks_are_standardised_and_do_not_overlap():
     assert not np.array_equal(task.train.y, other.train.y)
 
 
+@pytest.mark.slow
 def test_one_scale_for_all_is_that_of_ntkgp_param():
     config = DigitsConfig(max_train=60, epochs=1, width=8)
     task = images.make_task(config, load_digits(config), seed=0)
@@ -185,6 +186,7 @@ def test_the_best_of_the_grid_is_chosen():
     assert choice == {"w_var": 2.0, "kappa2_multiple": 0.5}
 
 
+@pytest.mark.slow
 def test_with_a_fixed_target_scale_nothing_is_tuned(tmp_path):
     config = replace(TINY, target_scales=images.SCALES, w_var_grid=(1.0, 1.5))
     runs = run_quietly("digits", config, tmp_path)["runs"]
@@ -212,6 +214,7 @@ def test_a_killed_search_of_the_grid_continues(tmp_path, monkeypatch):
     assert [mark["w_var"] for _, _, mark, *_ in trained[:3]] == [1.0, 2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_without_memory_for_the_law_the_ensembles_are_reported(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
     tiny = ["members=1", "epochs=1", "width=8", "max_train=60", "methods=deep-ensemble"]
@@ -477,6 +480,7 @@ def test_a_wrong_law_is_seen_by_the_simulation():
     assert laws.largest_z(right, t, wrong.covariance(t), 5000) > 20
 
 
+@pytest.mark.slow
 def test_costs_find_the_parameter_sets_of_table_2(tmp_path):
     config = CostsConfig(members=1, batch_size=4, steps=1, turns=1)
     contents = run_quietly("costs", config, tmp_path)
