@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +34,8 @@ FIGURES = {
     "growth": ["growth.png", "growth.svg"],
     "letters": ["letters.png"],
 }
+OTHERS = {"tables"}
+"""Benchmarks that have a test of their own."""
 AGAINST_PYTORCH = ("mlp_training", "myrtle")
 ALONE = ("mlp_training",)
 """These ask for devices, which JAX grants before it starts only."""
@@ -83,7 +86,7 @@ def rows_of(name, out):
 
 def test_every_benchmark_is_run_here():
     names = {path.stem for path in FOLDER.glob("*.py")} - SHARED
-    assert names == RATIOS.keys() | FIGURES.keys()
+    assert names == RATIOS.keys() | FIGURES.keys() | OTHERS
 
 
 @pytest.mark.parametrize("name", sorted(RATIOS))
@@ -127,6 +130,30 @@ def test_training_is_timed_against_pytorch(run, name):
 def test_the_law_beside_ensembles_is_drawn(run, capsys):
     assert_drawn("exact_beside_ensemble", run("exact_beside_ensemble"))
     assert_finite_table(capsys.readouterr().out)
+
+
+def test_tables_go_on_where_they_stopped(run, capsys):
+    out = run("tables", "--models", "forest")
+    assert "law" not in capsys.readouterr().out
+    run("tables")
+    assert_finite_table(capsys.readouterr().out)
+    runs = json.loads((out / "tables.json").read_text())["runs"]
+    fits = {(run["kind"], run["model"]) for run in runs}
+    models = ("forest", "law", "ntkgp-param")
+    assert fits == {(kind, model) for kind in ("standard", "gap", "tail") for model in models}
+    assert len(runs) == len(fits)
+    for score in ("nll", "crps", "rmse", "coverage", "seconds"):
+        assert all(math.isfinite(run[score]) for run in runs)
+
+
+def test_gaps_and_tails_are_parts_of_the_order(module_of):
+    by_order = module_of("tables").by_order
+    column = np.array([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])
+    gap, tail = (by_order(column, kind) for kind in ("gap", "tail"))
+    assert sorted(column[gap.test]) == [2.0, 3.0]
+    assert sorted(column[tail.test]) == [0.0, 5.0]
+    for fold in (gap, tail):
+        assert sorted([*fold.train, *fold.test]) == list(range(6))
 
 
 def test_letters_are_measured_drawn_and_drawn_again(run, capsys):

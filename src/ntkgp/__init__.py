@@ -27,7 +27,10 @@ from ntkgp.kernels.solvers import (
     Solver,
 )
 from ntkgp.kernels.training_kernel import TrainingKernel
+from ntkgp.laws.evidence import log_marginal_likelihood
 from ntkgp.laws.exact import ExactLaw, condition
+from ntkgp.laws.hyperparameters import PRIORS, LogNormal
+from ntkgp.laws.prior import LearnedPrior, fit_prior
 from ntkgp.laws.table import LAWS, Law
 from ntkgp.networks import adapters, layers
 from ntkgp.networks.layered import LayeredNetwork
@@ -47,10 +50,11 @@ _storable_when_imported(_WITH_SCIKIT_LEARN)
 __all__ = [
     "adapters", "Cholesky", "condition", "ConjugateGradients", "ConstantNoise", "data", "Descent",
     "empirical_ntk", "Ensemble", "EnsembleClassifier", "EnsembleRegressor", "ExactLaw", "fit",
-    "GaussNewton", "GPClassifier", "GPRegressor", "Inverse", "keep_compiled", "kernel_matrices",
-    "Law", "LAWS", "LayeredNetwork", "layers", "LearnedNoise", "load", "MemberFailure", "Method",
-    "METHODS", "metrics", "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise", "Normal",
-    "NotConverged", "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork",
+    "fit_prior", "GaussNewton", "GPClassifier", "GPRegressor", "Inverse", "keep_compiled",
+    "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers", "LearnedNoise", "LearnedPrior",
+    "load", "log_marginal_likelihood", "LogNormal", "MemberFailure", "Method", "METHODS", "metrics",
+    "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise", "Normal", "NotConverged",
+    "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS",
     "RandomCropsAndFlips", "Refined", "Solver", "storable", "Tangent", "Trainer", "TrainingKernel",
     "WrongNetwork",
 ]  # fmt: skip

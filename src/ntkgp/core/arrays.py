@@ -1,4 +1,4 @@
-"""Arrays of numbers: input checks, a scope for one precision, batches of rows."""
+"""Numbers and arrays of them: input checks, a scope for one precision, batches of rows."""
 
 from contextlib import AbstractContextManager, nullcontext
 from math import ceil
@@ -42,6 +42,14 @@ def check_inputs(
     if np.abs(array).max() > np.finfo(kind).max:
         raise ValueError(f"{name} has entries too large for {kind}. Standardise the data.")
     return array.astype(kind, copy=False)
+
+
+def check_counts(least: int = 1, **counts: int) -> dict[str, int]:
+    """The counts, or an error for the first that is not a whole number of at least `least`."""
+    for name, value in counts.items():
+        if not isinstance(value, (int, np.integer)) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+    return counts
 
 
 def row_batches(n: int, size: int = 4096) -> list[slice]:

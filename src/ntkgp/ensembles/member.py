@@ -1,7 +1,6 @@
 """One baselearner: how it is drawn, what it predicts, what it minimises (Algorithms 1 to 3)."""
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ from ntkgp.core.typing import Params
 from ntkgp.ensembles.methods import Method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.networks.given import for_file
+from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network, squared_norm
 
 
@@ -53,17 +53,12 @@ class TrainingSet(NamedTuple):
 
 
 @storable
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["noise_std", "weight_decay"],
-    meta_fields=["net", "method", "noise"],
-)
 @dataclass(frozen=True)
 class Baselearner:
     """A network trained by a method, with observation noise of standard deviation noise_std.
 
-    Under `jax.jit` the numbers are traced and the rest is static: another noise_std compiles
-    nothing.
+    Under `jax.jit` its numbers are traced, also those of a network made of layers, and the rest is
+    static: another noise_std or w_std compiles nothing.
     """
 
     net: Network
@@ -188,3 +183,18 @@ class Baselearner:
             outputs = outputs + batch.delta
         losses = self.noise.loss(batch.y, batch.epsilon, outputs, self.noise_std)
         return jnp.sum(batch.weight * losses) / jnp.sum(batch.weight)
+
+
+def _flatten(learner: Baselearner) -> tuple[Any, Any]:
+    """Its numbers, and what is static: also a network that is no pytree of numbers."""
+    traced = isinstance(learner.net, LayeredNetwork)
+    numbers = (learner.net if traced else None, learner.noise_std, learner.weight_decay)
+    return numbers, (None if traced else learner.net, learner.method, learner.noise)
+
+
+def _unflatten(static: Any, numbers: Any) -> Baselearner:
+    (net, noise_std, weight_decay), (other_net, method, noise) = numbers, static
+    return Baselearner(other_net or net, method, noise_std, weight_decay, noise)
+
+
+jax.tree_util.register_pytree_node(Baselearner, _flatten, _unflatten)

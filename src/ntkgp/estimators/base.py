@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from ntkgp.core.arrays import check_counts
 from ntkgp.estimators.files import SavedEstimator
-from ntkgp.estimators.preparation import candidates, check_counts, seed_of
+from ntkgp.estimators.preparation import candidates, seed_of
 from ntkgp.estimators.standardise import Scaler
 from ntkgp.networks.protocol import Network
 

@@ -1,26 +1,32 @@
 """The ensemble as a regressor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
+from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.ensembles import EnsembleEstimator
-from ntkgp.estimators.preparation import holdout
+from ntkgp.estimators.preparation import ENOUGH_ROWS, PRIOR_ROWS, holdout
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.estimators.standardise import Scaler
 from ntkgp.laws.table import get_law
+from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
 
-_ENOUGH_ROWS = 20  # fewer held-out rows may not set the noise below that of training
+PILOTS = 3
+"""Members that try a lower noise."""
+LESS_NOISE = 0.4
+"""The step in which it is lowered."""
 
 
 @storable
@@ -28,11 +34,16 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     """An ensemble of neural networks that says how sure it is; by default Bayesian, NTKGP-param.
 
     Inputs and targets are standardised inside. A tenth of the rows, and at least 5, is held out; from a
-    table of fewer than 20 rows none are. The other rows choose what you do not give: activation, noise
-    of training and scale of the prior have the highest marginal likelihood of the infinitely wide
-    network, on at most 1,000 rows (200 if its kernel is unknown or expensive). The rows held out then
-    set the noise of predictions, by their likelihood. If they are fewer than 20, they may raise it
-    above the noise of training, not lower it. Several targets share the noise of training and the
+    table of fewer than 20 rows none are. The other rows learn the prior: a scale for each input column,
+    the weight and bias scales of each layer, the scale of the function, the noise and the activation
+    have the highest marginal likelihood of the infinitely wide network, on at most 400 rows. Of images,
+    of networks whose kernel is unknown, and with learned noise, only the noise and the function's scale
+    are learned.
+
+    Members then train on all rows that are not held out. If these are more than the prior has seen, a
+    few members first try whether less noise in training suits the rows held out better. These rows
+    also set the noise of predictions, by their likelihood, and the fewer they are the nearer to that of
+    training. Several targets share the noise of training and the
     scale, relative to their standard deviations.
 
     Args:
@@ -46,11 +57,14 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             multi-layer perceptron of `depth` hidden layers of `width` units. With learned noise
             the network needs two outputs for each target, first all means, then all variances.
         activation: of the default network, "relu", "erf", "gelu", or "auto".
+        learn_prior: whether to learn the scales of the network from the data; if not, only the
+            noise, the function's scale and the activation are chosen.
         learning_rate, min_steps, min_epochs, batch_size: of Adam with cosine decay, which runs for
             min_epochs passes over the data or min_steps steps, whichever is more.
         weight_decay: for deep ensembles; other methods have the regulariser of their prior instead.
         validation_fraction: share of the rows held out; 0 for none.
-        trainer: a `Trainer` in place of Adam, for instance `ntkgp.GaussNewton()`.
+        trainer: a `Trainer`; None for Gauss-Newton on up to 1,000 targets, if the method has a
+            regulariser and the noise is constant, and for Adam otherwise.
         members_at_once: how many members one program holds; None for all. Fewer take less memory.
         warm_start: whether a second `fit` on the same data keeps the members that are there and
             trains only those that `members` asks for beyond them.
@@ -63,8 +77,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             each target; None where the network learns it.
         y_scaler_: the affine map between the network's units and those of y. A unit of the network
             is the scale at which its prior suits the targets best.
-        evidence_: log marginal likelihood of the network, noise and scale, on the standardised
-            targets of the rows it was computed on.
+        prior_: the `LearnedPrior`, on standardised data: `prior_.net.input_scale` says how much each
+            column matters. None if no scales were learned.
+        log_marginal_likelihood_value_: of the prior, on the standardised targets of the rows that
+            it was learned on.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
     >>> model = EnsembleRegressor(members=3, min_steps=200, random_state=0).fit(X, X[:, 0])
@@ -84,6 +100,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         width: int = 128,
         depth: int = 2,
         activation: str = "auto",
+        learn_prior: bool = True,
         learning_rate: float = 3e-3,
         min_steps: int = 2000,
         min_epochs: int = 20,
@@ -104,6 +121,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         self.width = width
         self.depth = depth
         self.activation = activation
+        self.learn_prior = learn_prior
         self.learning_rate = learning_rate
         self.min_steps = min_steps
         self.min_epochs = min_epochs
@@ -136,29 +154,71 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         if self._goes_on():
             net, noise_std = self._chosen_before(nets)
         else:
-            net, noise_std = self._choose(nets, x[train], targets[train], law)
+            learn = bool(self.learn_prior) and self._noise.constant
+            options = {"learn": learn, "progress": bool(self.verbose)}
+            net, noise_std = self._choose(nets, x[train], targets[train], law, **options)
             if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
                 self.y_scaler_ = Scaler.of("y", targets[train])
         scaled = self.y_scaler_.apply("y", targets)
         stops_early = len(held_out) and self._stops_early()
-        self.ensemble_ = self._train(
+        fit_members = partial(
+            self._train,
             net,
             x[train],
             scaled[train],
-            noise_std,
+            trainer=self._suited_trainer(scaled[train]),
             noise=self._noise,
             validation=(x[held_out], scaled[held_out]) if stops_early else None,
         )
+        if self._may_need_less_noise(len(train), len(held_out)):
+            noise_std = self._less_noise(fit_members, noise_std, x[held_out], scaled[held_out])
+        self.ensemble_ = fit_members(noise_std=noise_std)
         self.noise_std_ = None
         if self._noise.constant:
             noise_stds = self._calibrated_noise(noise_std, x[held_out], scaled[held_out])
             self.noise_std_ = noise_stds * self.y_scaler_.std
         return self
 
+    def _suited_trainer(self, targets: NDArray[Any]) -> Trainer:
+        regularised = not get_method(self.method).takes_weight_decay
+        least_squares = regularised and self._noise.least_squares
+        return self._trainer(len(targets), targets.size if least_squares else None)
+
+    def _may_need_less_noise(self, n: int, n_held_out: int) -> bool:
+        """Whether to ask rows held out: the prior saw fewer rows, and members learn features."""
+        learned = self.noise_std is None and self._noise.constant and not self._goes_on()
+        regularised = not get_method(self.method).takes_weight_decay
+        return learned and regularised and n > PRIOR_ROWS and n_held_out >= ENOUGH_ROWS
+
+    def _less_noise(
+        self,
+        fit_members: Callable[..., Ensemble],
+        noise_std: float,
+        x: NDArray[Any],
+        targets: NDArray[Any],
+    ) -> float:
+        """σ of training, lowered step by step while a few members do better on rows held out."""
+
+        def log_probs(noise_std: float) -> NDArray[Any]:
+            pilot = fit_members(noise_std=noise_std, members=PILOTS).predict(x)
+            noise_var = best_noise_std(pilot, targets) ** 2
+            return replace(pilot, noise_vars=noise_var).moment_matched().log_prob(targets)
+
+        best = log_probs(noise_std)
+        while True:
+            less = LESS_NOISE * noise_std
+            found = log_probs(less)
+            gains = (found - best).mean(axis=1)
+            if np.mean(gains) <= np.std(gains) / len(gains) ** 0.5:
+                return noise_std
+            noise_std, best = less, found
+
     def _chosen_before(self, nets: Sequence[Network]) -> tuple[Network, float]:
         """The network and σ of the fit that this one adds to, unless settings ask for others."""
         learner = self.ensemble_.learner
-        net = learner.net if self.network is not None or learner.net in nets else nets[0]
+        asked_for = {_structure(net) for net in nets}
+        known = self.network is not None or _structure(learner.net) in asked_for
+        net = learner.net if known else nets[0]
         if self.noise_std is None:
             return net, float(learner.noise_std)
         given = float(self.noise_std / self.y_scaler_.std[0])
@@ -177,8 +237,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         trained_stds = np.full(targets.shape[1], trained)
         if self.noise_std is not None or not len(x):
             return trained_stds
-        found = best_noise_std(self.ensemble_.predict(x), targets)
-        return found if len(x) >= _ENOUGH_ROWS else np.maximum(found, trained_stds)
+        return best_noise_std(self.ensemble_.predict(x), targets, expected=trained)
 
     def _mixture(self, x: NDArray[Any]) -> Mixture:
         """The members' normals, with the calibrated noise unless it is learned."""
@@ -201,3 +260,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
         return self._mixture(x).sample(n_samples, seed)
+
+
+def _structure(net: Network) -> Any:
+    """A network without its scales, which are learned."""
+    return net.structure if isinstance(net, LayeredNetwork) else net

@@ -7,16 +7,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ntkgp.core.arrays import check_counts
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise
 from ntkgp.ensembles.problem import Data
-from ntkgp.ensembles.trainers import Trainer, decaying_adam
+from ntkgp.ensembles.trainers import GaussNewton, Trainer, decaying_adam
 from ntkgp.estimators.base import TableEstimator
-from ntkgp.estimators.preparation import check_counts
 from ntkgp.networks.protocol import Network
+
+FEW_RESIDUALS = 1000
+"""Up to so many, ten members take enough of Gauss-Newton's steps within seconds."""
+LEAST_STEPS, MOST_STEPS, SMALL = 25, 100, 350
+"""Its steps for FEW_RESIDUALS, and for as many as SMALL or fewer."""
 
 
 class EnsembleEstimator(TableEstimator):
@@ -42,13 +47,20 @@ class EnsembleEstimator(TableEstimator):
     def _goes_on(self) -> bool:
         return bool(self.warm_start) and hasattr(self, "ensemble_")
 
-    def _trainer(self, n: int) -> Trainer:
-        """The user's trainer, or the default one for n rows."""
+    def _trainer(self, n: int, residuals: int | None = None) -> Trainer:
+        """The user's trainer, or the default one for n rows.
+
+        If training is least squares with few residuals, that is Gauss-Newton: it follows the law of
+        small noise to the minimum, which Adam nears in tens of thousands of steps.
+        """
         if self.trainer:
             return self.trainer
         counts = check_counts(
             min_steps=self.min_steps, min_epochs=self.min_epochs, batch_size=self.batch_size
         )
+        if residuals is not None and residuals <= FEW_RESIDUALS:
+            steps = MOST_STEPS * (SMALL / max(residuals, SMALL)) ** 2  # each costs N² or more
+            return GaussNewton(max_steps=max(LEAST_STEPS, int(steps)), tolerance=3e-4)
         return decaying_adam(n, self.learning_rate, **counts)
 
     @contextmanager
@@ -69,13 +81,14 @@ class EnsembleEstimator(TableEstimator):
         x: NDArray[Any],
         targets: NDArray[Any],
         noise_std: float,
+        trainer: Trainer | None = None,
         **options: Any,
     ) -> Ensemble:
         """Members trained on scaled targets; `options` are those of `ntkgp.fit`."""
         method = get_method(self.method)
         weight_decay = self.weight_decay if method.takes_weight_decay else 0.0
         before: Ensemble | None = None
-        members: int | list[int] = self.members
+        members: int | list[int] = options.pop("members", self.members)
         if self._goes_on():
             before = self.ensemble_
             noise = options.get("noise", ConstantNoise())
@@ -94,7 +107,7 @@ class EnsembleEstimator(TableEstimator):
             noise_std=noise_std,
             weight_decay=weight_decay,
             seed=self.seed_,
-            trainer=self._trainer(len(x)),
+            trainer=trainer or self._trainer(len(x)),
             members_at_once=self.members_at_once,
             progress=bool(self.verbose),
             **options,

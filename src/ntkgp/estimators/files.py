@@ -46,7 +46,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
     def _plain_params(self) -> dict[str, Any]:
         """Constructor arguments that are data; the network itself in place of a function that made it."""
         params = self.get_params(deep=False)
-        if params["network"] is not None:
+        if params["network"] is not None and not storage.is_storable(params["network"]):
             net = self.fitted_network()
             params["network"] = net if storage.is_storable(net) else None
         params.pop("trainer", None)

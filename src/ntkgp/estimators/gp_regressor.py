@@ -1,26 +1,38 @@
 """The exact law of infinite width as a regressor."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
+from ntkgp.estimators.preparation import PRIOR_ROWS
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.kernels.solvers import Cholesky, Solver
-from ntkgp.laws.exact import condition
+from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
+from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Normal
+
+LEFT_OUT_ROWS = 500
+"""The most rows that check the noise."""
+LESS_NOISE = 0.6
+"""The step in which less noise is tried."""
 
 
 @storable
 class GPRegressor(Regressor):
     """The exact law of an infinitely wide ensemble; by default the NTKGP posterior.
 
-    Inputs and targets are standardised inside. Noise level, prior scale and activation are those
-    of highest marginal likelihood, on at most 1,000 rows.
+    Inputs and targets are standardised inside. The prior is learned: a scale for each input column,
+    the weight and bias scales of each layer, the scale of the function, the noise, and the activation
+    are those of highest marginal likelihood, on at most 400 rows. All rows then check the noise: each
+    of up to 500 rows is predicted from all others, and the noise of predictions makes them most likely.
 
     Args:
         law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
@@ -28,16 +40,19 @@ class GPRegressor(Regressor):
         network: a `LayeredNetwork`, or a function (input_shape, output_dim) that makes one; None
             for a multi-layer perceptron of `depth` hidden layers.
         activation: of the default network, "relu", "erf", "gelu", or "auto".
+        optimizer: "fmin_l_bfgs_b" to learn the prior; None to keep the network's own scales, and
+            choose only the noise, the scale of the function and the activation.
+        n_restarts_optimizer: further starts of the search, drawn from the priors of the scales.
         jitter: added to the diagonal of the training kernel, relative to the prior scale; the
             noise-free "deep-ensemble" law needs some.
         solver: how the training kernel is inverted; None for `ntkgp.Cholesky()`. If the matrix does not
             fit into memory, take `ntkgp.Refined()` or `ntkgp.ConjugateGradients()`.
-        random_state: chooses the rows for the marginal likelihood.
+        random_state: draws the rows for the marginal likelihood, and the restarts.
         verbose: show progress.
 
     Attributes:
         law_: the `ExactLaw`, on standardised data.
-        noise_std_, y_scaler_, evidence_: as in `EnsembleRegressor`.
+        prior_, log_marginal_likelihood_value_, noise_std_, y_scaler_: as in `EnsembleRegressor`.
 
     >>> X = np.linspace(-1, 1, 30)[:, None]
     >>> model = GPRegressor().fit(X, np.sin(3 * X[:, 0]))
@@ -54,6 +69,8 @@ class GPRegressor(Regressor):
         network: Any = None,
         depth: int = 2,
         activation: str = "auto",
+        optimizer: str | None = "fmin_l_bfgs_b",
+        n_restarts_optimizer: int = 0,
         jitter: float = 1e-6,
         solver: Solver | None = None,
         random_state: Any = None,
@@ -64,6 +81,8 @@ class GPRegressor(Regressor):
         self.network = network
         self.depth = depth
         self.activation = activation
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
         self.jitter = jitter
         self.solver = solver
         self.random_state = random_state
@@ -76,34 +95,67 @@ class GPRegressor(Regressor):
         self._start()
         x = self._standardise(inputs, np.arange(len(inputs)))
         nets = [require_layers(net) for net in self._candidates(targets.shape[1])]
-        net, noise_std = self._choose(nets, x, targets, law)
-        self.noise_std_ = noise_std * self.y_scaler_.std
-        self.law_ = condition(
+        if self.optimizer not in ("fmin_l_bfgs_b", None):
+            raise ValueError(f'optimizer must be "fmin_l_bfgs_b" or None; got {self.optimizer!r}.')
+        options = {
+            "learn": self.optimizer is not None,
+            "restarts": self.n_restarts_optimizer,
+            "progress": bool(self.verbose),
+        }
+        net, noise_std = self._choose(nets, x, targets, law, **options)
+        conditioned = partial(
+            condition,
             net,
             x,
             self.y_scaler_.apply("y", targets),
             law=self.law,
-            noise_std=noise_std,
             jitter=self.jitter,
             solver=self.solver or Cholesky(),
             progress=bool(self.verbose),
         )
+        self.law_ = conditioned(noise_std=noise_std)
+        self.noise_std_ = np.full(targets.shape[1], noise_std) * self.y_scaler_.std
+        if self.noise_std is None and law.is_posterior:
+            self._check_noise(conditioned, len(x) > PRIOR_ROWS)
         return self
+
+    def _check_noise(self, conditioned: Callable[..., ExactLaw], may_be_less: bool) -> None:
+        """Set the noise by rows left out; with more rows than the prior saw, less may do."""
+        rows = np.random.default_rng(self.seed_).permutation(len(self.law_.x))[:LEFT_OUT_ROWS]
+        score = _score(self.law_, rows)
+        while may_be_less:
+            law = conditioned(noise_std=LESS_NOISE * self.law_.noise_std)
+            if (better := _score(law, rows)) <= score:
+                break
+            self.law_, score = law, better
+        expected = self.law_.noise_std
+        found = best_noise_std(self.law_.left_out(rows), self.law_.y[rows], expected)
+        self.noise_std_ = found * self.y_scaler_.std
 
     def fitted_network(self) -> Network:
         return self.law_.net
 
+    @property
+    def _noise_var(self) -> NDArray[Any]:
+        """Of predictions, in the network's units."""
+        return (self.noise_std_ / self.y_scaler_.std) ** 2
+
     def _predict(self, x: NDArray[Any]) -> Normal:
-        return self.law_.predict(x)
+        return replace(self.law_.predict(x), noise_var=self._noise_var)
 
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
         return self.law_.mean(x)
 
     def _joint(self, x: NDArray[Any]) -> Joint:
         covariance = np.repeat(self.law_.covariance(x)[..., None], self.law_.y.shape[1], axis=-1)
-        return Joint(self._mean(x), covariance, self.law_.noise_std**2)
+        return Joint(self._mean(x), covariance, self._noise_var)
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
         functions = self.law_.sample(x, n_samples, seed)
         noise = np.random.default_rng([seed, 1]).standard_normal(functions.shape)
-        return functions + self.law_.noise_std * noise
+        return functions + np.sqrt(self._noise_var) * noise
+
+
+def _score(law: ExactLaw, rows: NDArray[Any]) -> float:
+    """The mean log-likelihood of rows, each predicted from all others."""
+    return float(np.mean(law.left_out(rows).log_prob(law.y[rows])))

@@ -7,14 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from ntkgp.kernels.matrices import Which
-from ntkgp.laws.evidence import (
-    Evidence,
-    best_noise_and_scale,
-    has_cheap_kernel,
-    training_kernel,
-)
+from ntkgp.laws.evidence import best_noise_and_scale, has_cheap_kernel, training_kernel
+from ntkgp.laws.prior import LearnedPrior, fit_prior
+from ntkgp.laws.table import Law
 from ntkgp.networks.given import users_network
+from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.layers import Erf, Gelu, Relu
 from ntkgp.networks.layers.activation import Activation
 from ntkgp.networks.protocol import Network
@@ -29,32 +26,27 @@ class Prior(NamedTuple):
     b_std: float
 
 
-ACTIVATIONS: dict[str, tuple[Prior, ...]] = {
-    "relu": (Prior(Relu(), 2**0.5, 0.5),),
-    "erf": (Prior(Erf(), 1.5, 0.5), Prior(Erf(), 2.5, 1.0)),
-    "gelu": (Prior(Gelu(), 2**0.5, 0.5),),
+ACTIVATIONS: dict[str, Prior] = {
+    "relu": Prior(Relu(), 2**0.5, 0.5),
+    "erf": Prior(Erf(), 1.5, 0.5),
+    "gelu": Prior(Gelu(), 2**0.5, 0.5),
 }
-"""The priors behind each activation's name; marginal likelihood chooses among several."""
+"""The prior behind each activation's name, from which the search for a better one starts."""
 
 AUTO_ACTIVATIONS = ("relu", "erf")
 """The names that activation="auto" chooses from."""
 
-EVIDENCE_ROWS = 1000
-EVIDENCE_ROWS_WITHOUT_KERNEL = 200
-"""Rows drawn for the marginal likelihood, whose cost grows with their cube."""
+PRIOR_ROWS = 400
+PRIOR_ROWS_WITHOUT_KERNEL = 200
+"""Rows drawn to learn the prior on: each step costs their number squared, and a little cubed."""
+PRIOR_STEPS = 40
+ENOUGH_ROWS = 100
+"""Rows held out that can tell which of two noise levels suits members better."""
 
 
 def seed_of(random_state: Any) -> int:
     """One integer from what scikit-learn accepts as random_state."""
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def check_counts(**counts: int) -> dict[str, int]:
-    """The counts, or an error for the first that is not an integer of at least 1."""
-    for name, value in counts.items():
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")
-    return counts
 
 
 def candidates(
@@ -73,45 +65,85 @@ def candidates(
         )
     names = AUTO_ACTIVATIONS if activation == "auto" else (activation,)
     return [
-        mlp(input_shape[0], output_dim, **prior._asdict(), **sizes)
-        for name in names
-        for prior in ACTIVATIONS[name]
+        mlp(input_shape[0], output_dim, **ACTIVATIONS[name]._asdict(), **sizes) for name in names
     ]
 
 
 class Choice(NamedTuple):
-    """A network and the noise and scale that suit it."""
+    """A network whose prior suits the data, in units in which it suits them best."""
 
     net: Network
-    evidence: Evidence
+    noise_std: float
+    """σ, in the network's units."""
+    scale: float
+    """The network's unit, in that of the targets."""
+    log_marginal_likelihood: float
+    prior: LearnedPrior | None = None
+    """What was learned; None where only σ and the scale could be."""
 
 
 def choose(
     nets: Sequence[Network],
     x: NDArray[Any],
     y: NDArray[Any],
-    which: Which,
-    rng: np.random.Generator,
+    law: Law,
+    seed: int,
     noise_std: float | None = None,
+    *,
+    learn: bool = True,
+    **options: Any,
 ) -> Choice:
-    """The network, the noise level and the prior scale of highest marginal likelihood.
+    """The network, its scales and its noise of highest marginal likelihood.
 
-    Computed on at most `EVIDENCE_ROWS` rows drawn at random, fewer without a cheap kernel.
+    Computed on rows drawn at random, `PRIOR_ROWS` at most; see `fit_prior` for the options. Of
+    networks on images, and of those without an exact kernel, only the noise and one scale are
+    learned; of all networks if `learn` is False.
     """
-    order = rng.permutation(len(x))
-    choices = []
-    for net in nets:
-        rows = order[: EVIDENCE_ROWS if has_cheap_kernel(net) else EVIDENCE_ROWS_WITHOUT_KERNEL]
-        kernel = training_kernel(net, x[rows], which)
-        choices.append(Choice(net, _evidence(kernel, y[rows], noise_std)))
-    return max(choices, key=lambda choice: choice.evidence.log_marginal_likelihood)
+    if not np.any(y):  # constant targets: next to no noise, next to no scale
+        return Choice(nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0)
+    choices = [
+        _learned(net, x, y, law, seed, noise_std, options)
+        if isinstance(net, LayeredNetwork) and net.entries_per_pair() == 1 and learn
+        else _scaled(net, x, y, law, seed, noise_std)
+        for net in nets
+    ]
+    return max(choices, key=lambda choice: choice.log_marginal_likelihood)
 
 
-def _evidence(kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None) -> Evidence:
-    """The best noise and scale; for constant targets, both next to nothing."""
-    if not np.any(y):
-        return Evidence(0.0, noise_std=1e-3 if noise_std is None else noise_std, scale=1e-3)
-    return best_noise_and_scale(kernel, y, noise_std)
+def _learned(
+    net: LayeredNetwork,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    law: Law,
+    seed: int,
+    noise_std: float | None,
+    options: dict[str, Any],
+) -> Choice:
+    settings = {"rows": PRIOR_ROWS, "max_steps": PRIOR_STEPS, "restarts": 0} | options
+    learned = fit_prior(net, x, y, law=law, noise_std=noise_std, seed=seed, **settings)
+    scale = float(learned.net.last.w_std / net.last.w_std)
+    return Choice(
+        learned.net.with_output_scale(1 / scale),
+        learned.noise_std / scale,
+        scale,
+        learned.value,
+        learned,
+    )
+
+
+def _scaled(
+    net: Network,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    law: Law,
+    seed: int,
+    noise_std: float | None,
+) -> Choice:
+    few = PRIOR_ROWS if has_cheap_kernel(net) else PRIOR_ROWS_WITHOUT_KERNEL
+    rows = np.random.default_rng(seed).permutation(len(x))[:few]
+    kernel = training_kernel(net, x[rows], law.trained)
+    found = best_noise_and_scale(kernel, y[rows], noise_std)
+    return Choice(net, found.noise_std / found.scale, found.scale, found.log_marginal_likelihood)
 
 
 def holdout(

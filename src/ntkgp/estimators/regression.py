@@ -44,7 +44,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return inputs, targets.reshape(len(targets), -1).astype(np.float64)
 
     def _choose(
-        self, nets: Sequence[Network], x: NDArray[Any], y: NDArray[Any], law: Law
+        self, nets: Sequence[Network], x: NDArray[Any], y: NDArray[Any], law: Law, **options: Any
     ) -> tuple[Network, float]:
         """The network and σ of highest marginal likelihood on the training rows.
 
@@ -54,11 +54,11 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         standard = Scaler.of("y", y)
         targets = standard.apply("y", y)
         given = self._given_noise(standard)
-        rng = np.random.default_rng([self.seed_, 2])
-        net, evidence = choose(nets, x, targets, law.trained, rng, given)
-        self.evidence_ = evidence.log_marginal_likelihood
-        self.y_scaler_ = standard.stretched(evidence.scale)
-        return net, evidence.noise_std / evidence.scale
+        choice = choose(nets, x, targets, law, self.seed_, given, **options)
+        self.log_marginal_likelihood_value_ = choice.log_marginal_likelihood
+        self.prior_ = choice.prior
+        self.y_scaler_ = standard.stretched(choice.scale)
+        return choice.net, choice.noise_std
 
     def _given_noise(self, standard: Scaler) -> float | None:
         """σ of standardised targets, if the user gave it."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import ceil, prod
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -35,8 +37,10 @@ class KernelMatrices(NamedTuple):
 Which = Literal["nngp", "ntk"]
 
 
-class Wanted(NamedTuple):
-    """Some kernels of a network; hashable, so static under `jax.jit`."""
+@partial(jax.tree_util.register_dataclass, data_fields=["net"], meta_fields=["which", "metric"])
+@dataclass(frozen=True)
+class Wanted:
+    """Some kernels of a network. To `jax.jit` all is static but the scales of the network."""
 
     net: LayeredNetwork
     which: tuple[Which, ...]
@@ -50,16 +54,12 @@ def kernel_matrices(
     return KernelMatrices(*_evaluate(net, ("nngp", "ntk"), x1, x2, **options))
 
 
-def nngp(
-    net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
-) -> NDArray[Any]:
-    """𝒦(x1, x2), the covariance of f(·, θ₀) at infinite width; options as in `ntk`."""
-    return kernel_matrix(net, "nngp", x1, x2, **options)
+def nngp(net: LayeredNetwork, x1: Any, x2: Any = None, **options: Any) -> Any:
+    """𝒦(x1, x2), the covariance of f(·, θ₀) at infinite width; all else as in `ntk`."""
+    return _array_or_traced(net, "nngp", x1, x2, options)
 
 
-def ntk(
-    net: LayeredNetwork, x1: ArrayLike, x2: ArrayLike | None = None, **options: Any
-) -> NDArray[Any]:
+def ntk(net: LayeredNetwork, x1: Any, x2: Any = None, **options: Any) -> Any:
     """Θ(x1, x2), the neural tangent kernel at infinite width.
 
     Args:
@@ -77,7 +77,8 @@ def ntk(
         block_bytes: working memory beyond the result.
 
     Returns:
-        A NumPy array (n1, n2), or (n1,) for the diagonal.
+        A NumPy array (n1, n2), or (n1,) for the diagonal. Within `jax.grad` and other
+        transformations of the network or the inputs, an array of JAX, computed all at once.
 
     >>> net = ntkgp.mlp(2)
     >>> x = np.random.default_rng(0).normal(size=(5, 2))
@@ -86,8 +87,34 @@ def ntk(
     ((5, 5), dtype('float64'))
     >>> np.allclose(np.diag(theta), ntk(net, x, diagonal=True))
     True
+    >>> gradient = jax.grad(lambda net: ntk(net, x).sum())(net)
+    >>> bool(gradient.last.b_std > 0)  # a network again, of derivatives
+    True
     """
-    return kernel_matrix(net, "ntk", x1, x2, **options)
+    return _array_or_traced(net, "ntk", x1, x2, options)
+
+
+def _array_or_traced(
+    net: LayeredNetwork, which: Which, x1: Any, x2: Any, options: dict[str, Any]
+) -> Any:
+    if not is_traced((net, x1, x2)):
+        return kernel_matrix(net, which, x1, x2, **options)
+    metric = options.get("metric", "prior")
+    unknown = set(options) - {"metric", "diagonal"}
+    if unknown:
+        raise TypeError(
+            f"{', '.join(sorted(unknown))} cannot be given within a transformation of JAX: there the "
+            "kernel is computed all at once, in the precision of its inputs."
+        )
+    if options.get("diagonal"):
+        return require_layers(net).kernel_diagonal(jnp.asarray(x1), metric)[which == "ntk"]
+    second = x1 if x2 is None else x2
+    return getattr(require_layers(net).kernel(jnp.asarray(x1), jnp.asarray(second), metric), which)
+
+
+def is_traced(values: Any) -> bool:
+    """Whether JAX is transforming a function of one of these values."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
 def kernel_matrix(
@@ -200,13 +227,13 @@ def _diagonal(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArray
     return out
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 def _block(wanted: Wanted, x1: Array, x2: Array) -> list[Array]:
     k = wanted.net.kernel(x1, x2, wanted.metric)
     return [getattr(k, name) for name in wanted.which]
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 def _diagonal_block(wanted: Wanted, x: Array) -> list[Array]:
     k = dict(zip(("nngp", "ntk"), wanted.net.kernel_diagonal(x, wanted.metric), strict=True))
     return [k[name] for name in wanted.which]

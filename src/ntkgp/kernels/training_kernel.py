@@ -89,14 +89,14 @@ class TrainingKernel:
         return out
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=1)
 def _own_product(net: LayeredNetwork, which: Which, x: Array, v: Array, diagonal: Array) -> Array:
     """K v for a block on the diagonal, with the diagonal given."""
     k = getattr(net.kernel(x, x), which)
     return jnp.where(jnp.eye(len(x), dtype=bool), diagonal[:, None], k) @ v
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=1)
 def _products(
     net: LayeredNetwork, which: Which, x1: Array, x2: Array, v1: Array, v2: Array
 ) -> tuple[Array, Array]:

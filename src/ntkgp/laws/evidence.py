@@ -1,17 +1,21 @@
 """The noise level and prior scale of highest marginal likelihood, at infinite width."""
 
+from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 from scipy import linalg
 
+from ntkgp.core.arrays import precision
 from ntkgp.core.search import minimise
 from ntkgp.core.typing import Part
-from ntkgp.kernels.matrices import Which, kernel_matrix
-from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.kernels.matrices import Which, is_traced, kernel_matrix
+from ntkgp.laws.table import Law, get_law
+from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 
 _DRAWS = 4
@@ -80,6 +84,44 @@ def best_noise_and_scale(
     at, limits = (at_ratio, _LOG_RATIOS) if noise_std is None else (at_scale, _LOG_SCALES)
     scale_var, noise_var = at(minimise(lambda value: -log_likelihood(*at(value)), *limits))
     return Evidence(log_likelihood(scale_var, noise_var), noise_var**0.5, scale_var**0.5)
+
+
+def log_marginal_likelihood(
+    net: Network, x: Any, y: Any, noise_std: Any, law: str | Law = "ntkgp"
+) -> Any:
+    """log N(y; 0, k(x, x) + σ²I), summed over the columns of y, of a law that is a posterior.
+
+    Derivatives exist in the scales of the network, the noise and the data. `fit_prior` maximises
+    it. Outside of JAX's transformations it is computed in float64.
+
+    >>> net, x = ntkgp.mlp(1), np.linspace(-1, 1, 5)
+    >>> value, slope = jax.value_and_grad(log_marginal_likelihood, argnums=3)(
+    ...     net, x[:, None], np.sin(x), 0.1
+    ... )
+    >>> bool(slope < 0)  # less noise would do
+    True
+    """
+    row = get_law(law)
+    row.require_posterior()
+    layered, data = require_layers(net), (x, y, noise_std)
+    if is_traced((layered, data)):
+        return _log_marginal_likelihood(layered, row.prior, *data)
+    with precision(np.float64):
+        doubles = (np.asarray(value, np.float64) for value in data)
+        return float(_log_marginal_likelihood(layered, row.prior, *doubles))
+
+
+@partial(jax.jit, static_argnums=1)
+def _log_marginal_likelihood(
+    net: LayeredNetwork, which: Which, x: Any, y: Any, noise_std: Any
+) -> Array:
+    inputs, targets = jnp.asarray(x), jnp.asarray(y).reshape(len(x), -1)
+    kernel = getattr(net.kernel(inputs, inputs), which)
+    factor = jnp.linalg.cholesky(kernel + noise_std**2 * jnp.eye(len(kernel), dtype=kernel.dtype))
+    whitened = jax.scipy.linalg.solve_triangular(factor, targets, lower=True)
+    log_det = 2 * jnp.sum(jnp.log(jnp.diag(factor)))
+    n, c = targets.shape
+    return -0.5 * (jnp.sum(whitened**2) + c * log_det + n * c * jnp.log(2 * jnp.pi))
 
 
 def has_cheap_kernel(net: Network) -> TypeGuard[LayeredNetwork]:

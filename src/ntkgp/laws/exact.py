@@ -104,13 +104,23 @@ class ExactLaw:
         )
         return self.mean(x) + noise
 
+    def left_out(self, rows: NDArray[np.integer[Any]]) -> Normal:
+        """What each of these training rows is predicted to be from all others.
+
+        With B = (k_dd + σ²I)⁻¹ that is N(y_i - (By)_i/B_ii, 1/B_ii) (Rasmussen & Williams, 2006,
+        Eq. 5.12): no row is removed and nothing is conditioned again. A GP posterior's law only.
+        """
+        self.law.require_posterior()
+        units = np.zeros((len(self.x), len(rows)))
+        units[rows, np.arange(len(rows))] = 1
+        precision = self.inverse.quadratic(units, diagonal=True)[:, None]
+        mean = self.y[rows] - self.weights[rows] / precision
+        var = np.maximum(1 / precision - self.noise_std**2, 0)
+        return Normal(mean, np.broadcast_to(var, mean.shape), self.noise_std**2)
+
     def log_marginal_likelihood(self) -> float:
         """log N(y; 0, k_dd + σ²I), summed over outputs, where the law is a GP posterior."""
-        if not self.law.is_posterior:
-            raise ValueError(
-                "this law is not the posterior of any Gaussian process (Section 2), so it has no "
-                'marginal likelihood; "nngp" and "ntkgp" have one.'
-            )
+        self.law.require_posterior()
         n, c = self.y.shape
         fit = np.sum(self.y * self.weights)
         log_det = self.inverse.log_det()
@@ -194,7 +204,7 @@ def condition(
     row = get_law(law)
     # Copies: what the caller later does to the arrays must not reach the law.
     inputs = np.array(check_inputs("x", x, net.input_shape, np.float64))
-    targets = np.array(_check_targets(y, len(inputs)))
+    targets = np.array(check_targets(y, len(inputs)))
     n, held = len(inputs), len(inputs) <= _HELD_ROWS and not row.is_posterior
     for_predictions = min(_TEST_BYTES, 4 * 8 * n**2)
     check_memory(solver, n, 2 * inputs.nbytes + for_predictions + held * 8 * n_entries(n))
@@ -224,7 +234,7 @@ def _held(kernel: TrainingKernel) -> Panels:
     return panels
 
 
-def _check_targets(y: ArrayLike, n: int) -> NDArray[Any]:
+def check_targets(y: ArrayLike, n: int) -> NDArray[Any]:
     targets = np.asarray(y)
     targets = targets[:, None] if targets.ndim == 1 else targets
     if targets.ndim != 2 or len(targets) != n:

@@ -37,6 +37,14 @@ class Law:
         """Whether this is a GP posterior (Section 2): the two kernels are the same."""
         return self.prior == self.trained
 
+    def require_posterior(self) -> None:
+        """Refuse laws that have no marginal likelihood."""
+        if not self.is_posterior:
+            raise ValueError(
+                "this law is not the posterior of any Gaussian process (Section 2), so it has no "
+                'marginal likelihood; "nngp" and "ntkgp" have one.'
+            )
+
 
 LAWS: dict[str, Law] = {
     "nngp": Law(prior="nngp", trained="nngp"),

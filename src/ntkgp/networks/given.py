@@ -1,5 +1,6 @@
 """Networks from the user: as such, from a function that makes one, or given again to load a file."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,9 +57,12 @@ def for_file(net: Network) -> Network | GivenAgain:
     return net if is_storable(net) else GivenAgain(net.input_shape, net.output_dim)
 
 
-def check_given(net: Network, network: Any) -> None:
-    """Refuse the network given to `load` if it is not the one in the file."""
-    if network is not None and _fitting(network, net.input_shape, net.output_dim) != net:
+def check_given(net: Network, network: Any, what: Callable[[Any], Any]) -> None:
+    """Refuse the network given to `load` if `what` of it is not that of the one in the file."""
+    if network is None:
+        return
+    given = _fitting(network, net.input_shape, net.output_dim)
+    if type(given) is not type(net) or what(given) != what(net):
         raise WrongNetwork(
             "network is not the one that was trained, which is in the file: leave it out."
         )

@@ -1,12 +1,13 @@
 """Networks built of layers, both finite and infinite."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -34,6 +35,12 @@ class LayeredNetwork:
         body: the layers whose parameters are θ^{≤L}: those of `ntkgp.layers`, or your own
             subclasses of `ntkgp.layers.Layer`.
         readout: the last layer, whose parameters are θ^{L+1}.
+        input_scale: a factor for each column, or channel, that inputs are multiplied with first:
+            the smaller, the less a column matters. None for 1.
+
+    To JAX a network is a pytree. Its leaves are the scales of its prior: w_std and b_std of each
+    layer, and `input_scale`. So `jax.grad` of whatever is computed from a network has the form of
+    the network itself, and another scale compiles nothing anew.
 
     >>> from ntkgp.networks.layers import Erf
     >>> net = LayeredNetwork((2,), body=[Dense(64), Erf()], readout=Dense(1))
@@ -47,11 +54,19 @@ class LayeredNetwork:
     input_shape: Shape
     body: Serial
     last: Dense
+    input_scale: tuple[float, ...] | None
 
-    def __init__(self, input_shape: Sequence[int], body: Sequence[Layer], readout: Dense) -> None:
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        body: Sequence[Layer],
+        readout: Dense,
+        input_scale: Iterable[float] | None = None,
+    ) -> None:
         object.__setattr__(self, "input_shape", tuple(int(size) for size in input_shape))
         object.__setattr__(self, "body", Serial(tuple(body)))
         object.__setattr__(self, "last", readout)
+        object.__setattr__(self, "input_scale", _checked_scale(input_scale, self.input_shape))
         if not isinstance(readout, Dense):
             raise TypeError(
                 f"readout must be a Dense layer, the last of the network; got {readout!r}."
@@ -68,15 +83,43 @@ class LayeredNetwork:
 
     def __repr__(self) -> str:
         body = ", ".join(map(repr, self.body.layers))
-        return f"LayeredNetwork({self.input_shape}, body=[{body}], readout={self.last!r})"
+        scale = "" if self.input_scale is None else f", input_scale={self.input_scale}"
+        return f"LayeredNetwork({self.input_shape}, body=[{body}], readout={self.last!r}{scale})"
+
+    def scaled_by(self, input_scale: Iterable[float] | None) -> "LayeredNetwork":
+        """The same network with other factors for its inputs.
+
+        >>> LayeredNetwork((2,), [], Dense(1)).scaled_by((1.0, 0.1)).input_scale
+        (1.0, 0.1)
+        """
+        return LayeredNetwork(self.input_shape, self.body.layers, self.last, input_scale)
+
+    @property
+    def structure(self) -> Any:
+        """All that the network is but for its scales, which may be learned; hashable."""
+        return jax.tree.structure(self.scaled_by(None))
+
+    def with_output_scale(self, factor: float) -> "LayeredNetwork":
+        """The network whose outputs have this times the prior standard deviation.
+
+        >>> LayeredNetwork((2,), [], Dense(1, w_std=2.0)).with_output_scale(0.5).last.w_std
+        1.0
+        """
+        last = replace(self.last, w_std=factor * self.last.w_std, b_std=factor * self.last.b_std)
+        return LayeredNetwork(self.input_shape, self.body.layers, last, self.input_scale)
 
     def __to_store__(self) -> dict[str, Any]:
-        return {"input_shape": self.input_shape, "body": self.body.layers, "readout": self.last}
+        return {
+            "input_shape": self.input_shape,
+            "body": self.body.layers,
+            "readout": self.last,
+            "input_scale": self.input_scale,
+        }
 
     @classmethod
     def __from_store__(cls, stored: dict[str, Any], network: Any) -> "LayeredNetwork":
         net = cls(**stored)
-        check_given(net, network)
+        check_given(net, network, lambda net: net.structure)
         return net
 
     @property
@@ -93,7 +136,7 @@ class LayeredNetwork:
         return ReadoutParams(tuple(body), readout)
 
     def apply(self, params: ReadoutParams, x: Array) -> Array:
-        return self.last.apply(params.readout, self.body.apply(params.body, x))
+        return self.last.apply(params.readout, self.body.apply(params.body, self._scaled(x)))
 
     def prior_var(self) -> ReadoutParams:
         return ReadoutParams(
@@ -114,6 +157,7 @@ class LayeredNetwork:
         For a dense layer with inputs A and output gradients G it is
         (w_std²/fan_in · A Aᵀ + b_std²) ∘ (G Gᵀ).
         """
+        x = self._scaled(x)
         n, c = len(x), self.output_dim
         features = self.body.apply(params.body, x)
         cotangents = jnp.broadcast_to(jnp.eye(c, dtype=features.dtype), (n, c, c))
@@ -160,6 +204,11 @@ class LayeredNetwork:
         k = self.body.kernel(k, self.input_shape, metric)
         return self.last.kernel(k, self._features, metric)
 
+    def _scaled(self, x: Array) -> Array:
+        if self.input_scale is None:
+            return x
+        return x * jnp.asarray(self.input_scale, x.dtype)
+
     @property
     def _all_pairs(self) -> bool:
         return self.body.all_pairs(False)
@@ -176,12 +225,46 @@ class LayeredNetwork:
         p = "hw"[: len(self.input_shape) - 1]
         q, pq = ("uv", "hwuv") if self._all_pairs else (p, p)
         subscripts = subscripts.format(p=p, q=q, pq=pq)
+        x1, x2 = self._scaled(x1), self._scaled(x2)
         return jnp.einsum(subscripts, x1, x2, precision="highest") / self.input_shape[-1]
 
     def entries_per_pair(self) -> int:
         """The most numbers that one pair of inputs needs in any layer's covariance."""
         positions = max(prod(s[:-1]) for s in self.body.in_shapes(self.input_shape))
         return positions**2 if self._all_pairs else positions
+
+
+def _flatten(net: LayeredNetwork) -> tuple[list[Any], Shape]:
+    scale = np.asarray(net.input_scale) if isinstance(net.input_scale, tuple) else net.input_scale
+    keys = map(jax.tree_util.GetAttrKey, ("input_scale", "body", "last"))
+    return list(zip(keys, (scale, net.body, net.last), strict=True)), net.input_shape
+
+
+def _unflatten(input_shape: Shape, children: Any) -> LayeredNetwork:
+    net = object.__new__(LayeredNetwork)
+    scale, body, last = children
+    fixed = tuple(scale.tolist()) if isinstance(scale, np.ndarray) else scale
+    for name, value in (("input_scale", fixed), ("body", body), ("last", last)):
+        object.__setattr__(net, name, value)
+    object.__setattr__(net, "input_shape", input_shape)
+    return net
+
+
+jax.tree_util.register_pytree_with_keys(LayeredNetwork, _flatten, _unflatten)
+
+
+def _checked_scale(
+    input_scale: Iterable[float] | None, input_shape: Shape
+) -> tuple[float, ...] | None:
+    if input_scale is None:
+        return None
+    scale = tuple(float(value) for value in input_scale)
+    if len(scale) != input_shape[-1] or not all(0 <= value < float("inf") for value in scale):
+        raise ValueError(
+            f"input_scale must be None or {input_shape[-1]} finite numbers ≥ 0, one for each column "
+            f"or channel of the inputs; got {input_scale!r}."
+        )
+    return scale
 
 
 def _check_layer(layer: Any) -> None:

@@ -7,7 +7,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ntkgp.core.search import minimise
-from ntkgp.predictive.distributions import Mixture
+from ntkgp.predictive.distributions import Mixture, Normal
+
+NOISE_SPREAD = 0.25
+"""How far, in logarithms, the noise of predictions is believed to be from that of training."""
 
 
 def member_probabilities(logits: NDArray[Any], temperature: float) -> NDArray[Any]:
@@ -45,20 +48,31 @@ def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
     return float(size * 10 ** minimise(cross_entropy, -4.0, 4.0))
 
 
-def best_noise_std(predicted: Mixture, y: NDArray[Any]) -> NDArray[Any]:
+def best_noise_std(
+    predicted: Mixture | Normal, y: NDArray[Any], expected: float | None = None
+) -> NDArray[Any]:
     """σ of each output that makes held-out y (n, c) most likely under N(μ_*, epistemic var + σ²).
 
-    That is the normal with the mixture's moments (Appendix F). The members' own noise is not used.
+    For a mixture that is the normal with its moments (Appendix F). Its own noise is not used.
+
+    Args:
+        predicted: at the rows held out.
+        y: their targets (n, c).
+        expected: σ as it is believed to be before, if it is: log σ is normal around its logarithm,
+            with standard deviation `NOISE_SPREAD`. A handful of rows may not make σ vanish.
     """
     squares, epistemic = (y - predicted.mean) ** 2, predicted.epistemic_var
-    return np.array([_best_noise(*column) for column in zip(squares.T, epistemic.T, strict=True)])
+    columns = zip(squares.T, np.broadcast_to(epistemic, y.shape).T, strict=True)
+    return np.array([_best_noise(*column, expected) for column in columns])
 
 
-def _best_noise(squares: NDArray[Any], epistemic: NDArray[Any]) -> float:
-    size = float(np.sqrt(np.mean(squares))) or 1.0
+def _best_noise(squares: NDArray[Any], epistemic: NDArray[Any], expected: float | None) -> float:
+    size = expected or float(np.sqrt(np.mean(squares))) or 1.0
 
-    def negative_log_likelihood(log_std: float) -> float:
+    def loss(log_std: float) -> float:
         var = epistemic + (size * 10**log_std) ** 2
-        return float(np.mean(squares / var + np.log(var)))
+        likelihood = 0.5 * float(np.sum(squares / var + np.log(var)))
+        believed = 0.0 if expected is None else (log_std * np.log(10) / NOISE_SPREAD) ** 2 / 2
+        return likelihood + believed
 
-    return float(size * 10 ** minimise(negative_log_likelihood, -3.0, 1.0))
+    return float(size * 10 ** minimise(loss, -3.0, 1.0 if expected is None else 3.0))

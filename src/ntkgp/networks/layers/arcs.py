@@ -43,4 +43,14 @@ def arcsin(c: Array) -> Array:
 @arcsin.defjvp
 def _arcsin_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (c,), (dc,) = primals, tangents
-    return arcsin(c), dc / jnp.sqrt((1 - c) * (1 + c))
+    return arcsin(c), dc * inverse_root((1 - c) * (1 + c))
+
+
+def inverse_root(x: Array) -> Array:
+    """1/√x, and 0 where x = 0.
+
+    There the slope is infinite. But equal points stay equal whatever the scales of a network are, so
+    their angle does not change, and what this is multiplied with is 0.
+    """
+    positive = x > 0
+    return jnp.where(positive, 1 / jnp.sqrt(jnp.where(positive, x, 1)), 0)

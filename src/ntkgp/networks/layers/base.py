@@ -1,7 +1,10 @@
 """What a layer is: a finite face (apply, shapes, prior variances) and an infinite one (kernel)."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +17,9 @@ from ntkgp.core.typing import Kernels, Metric, Params, Shape
 class Layer(ABC):
     """A layer, final or abstract; subclass it for a layer of your own.
 
-    A concrete layer is a frozen dataclass of Python scalars: hashable, so static under `jax.jit`.
-    It must define `out_shape`, `apply` and `kernel`; with parameters also `shapes` and `prior_var`.
+    A concrete layer is a frozen dataclass of Python scalars, hashable. It must define `out_shape`,
+    `apply` and `kernel`; with parameters also `shapes` and `prior_var`. To JAX it is a pytree whose
+    leaves are the fields named in `scales`. Those may be learned; the rest is static.
     An elementwise nonlinearity is an `Activation`, which needs less. Shapes are those of one
     example: (features,) or (height, width, channels).
 
@@ -24,6 +28,7 @@ class Layer(ABC):
     >>> @dataclass(frozen=True)
     ... class Scale(Layer):
     ...     factor: float
+    ...     scales = ("factor",)
     ...
     ...     def out_shape(self, in_shape):
     ...         return in_shape
@@ -36,7 +41,22 @@ class Layer(ABC):
     >>> net = ntkgp.LayeredNetwork((3,), [Dense(64), Relu(), Scale(0.5)], Dense(1))
     >>> ntkgp.ntk(net, np.ones((2, 3))).shape
     (2, 2)
+    >>> jax.tree.leaves(net.body)[-1]
+    0.5
     """
+
+    scales: ClassVar[tuple[str, ...]] = ()
+    """Fields that are scales of the prior: positive numbers that derivatives exist for.
+
+    Another value of one compiles nothing anew. A scale of 0 is no number to learn: it says that the
+    layer lacks something, as b_std = 0 says that it has no bias.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        jax.tree_util.register_pytree_with_keys(
+            cls, _flatten_with_keys, partial(_unflatten, cls), _flatten
+        )
 
     @abstractmethod
     def out_shape(self, in_shape: Shape) -> Shape:
@@ -123,6 +143,42 @@ class Layer(ABC):
             weight = 1.0 if metric == "gradient" else var
             share += weight * jnp.einsum("ncj,mdj->ncmd", rows, rows)
         return share, pulled
+
+
+def _flatten(layer: Layer) -> tuple[list[Any], Any]:
+    """The scales of a layer and of the layers in it, and all else that it is."""
+    fields: Any = dataclasses.fields(layer) if dataclasses.is_dataclass(layer) else ()
+    names: list[str] = [field.name for field in fields]
+    inner = tuple(name for name in names if _has_leaves(layer, name))
+    if not inner:
+        return [], (inner, layer)
+    rest = tuple((name, getattr(layer, name)) for name in names if name not in inner)
+    return [getattr(layer, name) for name in inner], (inner, rest)
+
+
+def _flatten_with_keys(layer: Layer) -> tuple[list[Any], Any]:
+    children, static = _flatten(layer)
+    keys = map(jax.tree_util.GetAttrKey, static[0])
+    return list(zip(keys, children, strict=True)), static
+
+
+def _has_leaves(layer: Layer, name: str) -> bool:
+    value = getattr(layer, name)
+    if name in layer.scales:
+        return not (isinstance(value, int | float) and value == 0)
+    parts = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(part, Layer) for part in parts)
+
+
+def _unflatten(kind: type[Layer], static: Any, children: Any) -> Layer:
+    """The layer again, unchecked: its scales may be anything that JAX puts in their place."""
+    names, rest = static
+    if not names:
+        return rest
+    layer = object.__new__(kind)
+    for name, value in (*rest, *zip(names, children, strict=True)):
+        object.__setattr__(layer, name, value)
+    return layer
 
 
 def pull_back(f: Callable[[Array], Array], x: Array, cotangents: Array) -> Array:

@@ -9,7 +9,7 @@ from jax import Array, lax
 from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Shape
 from ntkgp.networks.layers import affine
-from ntkgp.networks.layers.affine import Affine, Parameterization
+from ntkgp.networks.layers.affine import Affine, Number, Parameterization
 from ntkgp.networks.layers.base import Layer
 from ntkgp.networks.layers.convolution import convolution
 from ntkgp.networks.layers.windows import Pair, check_image, checked_pair, pair, window_sum
@@ -40,9 +40,11 @@ class Conv(Layer):
     filter: Pair | int = (3, 3)
     strides: Pair | int = (1, 1)
     padding: Padding = "SAME"
-    w_std: float = 1.5
-    b_std: float = 0.05
+    w_std: Number = 1.5
+    b_std: Number = 0.05
     parameterization: Parameterization = "standard"
+
+    scales = ("w_std", "b_std")
 
     def __post_init__(self) -> None:
         affine.check("Conv", self.channels, self.w_std, self.b_std, self.parameterization)
@@ -82,7 +84,7 @@ class Conv(Layer):
     def _fan_in(self, channels_in: int) -> int:
         return prod(self._filter) * channels_in
 
-    def _prior(self, channels_in: int) -> tuple[Parameterization, float, float, int]:
+    def _prior(self, channels_in: int) -> tuple[Parameterization, Number, Number, int]:
         return self.parameterization, self.w_std, self.b_std, self._fan_in(channels_in)
 
     def shapes(self, in_shape: Shape) -> Affine:
@@ -90,7 +92,7 @@ class Conv(Layer):
 
     def prior_var(self, in_shape: Shape) -> Affine:
         var = affine.prior_var(*self._prior(in_shape[-1]))
-        return Affine(var.w, var.b if self.b_std else None)
+        return Affine(var.w, var.b if affine.has_bias(self.b_std) else None)
 
     def apply(self, params: Affine, x: Array) -> Array:
         scale = affine.forward_scale(*self._prior(x.shape[-1]))

@@ -8,7 +8,7 @@ from jax import Array
 from ntkgp.core.storage import storable
 from ntkgp.core.typing import Kernels, Metric, Shape
 from ntkgp.networks.layers import affine
-from ntkgp.networks.layers.affine import Affine, Parameterization
+from ntkgp.networks.layers.affine import Affine, Number, Parameterization
 from ntkgp.networks.layers.base import Layer, pull_back
 
 
@@ -30,9 +30,11 @@ class Dense(Layer):
     """
 
     width: int
-    w_std: float = 1.5
-    b_std: float = 0.05
+    w_std: Number = 1.5
+    b_std: Number = 0.05
     parameterization: Parameterization = "standard"
+
+    scales = ("w_std", "b_std")
 
     def __post_init__(self) -> None:
         affine.check("Dense", self.width, self.w_std, self.b_std, self.parameterization)
@@ -45,7 +47,7 @@ class Dense(Layer):
             )
         return (self.width,)
 
-    def _prior(self, fan_in: int) -> tuple[Parameterization, float, float, int]:
+    def _prior(self, fan_in: int) -> tuple[Parameterization, Number, Number, int]:
         return self.parameterization, self.w_std, self.b_std, fan_in
 
     def shapes(self, in_shape: Shape) -> Affine:
@@ -53,7 +55,7 @@ class Dense(Layer):
 
     def prior_var(self, in_shape: Shape) -> Affine:
         var = affine.prior_var(*self._prior(in_shape[0]))
-        return Affine(var.w, var.b if self.b_std else None)
+        return Affine(var.w, var.b if affine.has_bias(self.b_std) else None)
 
     def apply(self, params: Affine, x: Array) -> Array:
         scale = affine.forward_scale(*self._prior(x.shape[-1]))

@@ -3,12 +3,13 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from ntkgp.core.storage import storable
 from ntkgp.networks.layers.activation import Activation
-from ntkgp.networks.layers.arcs import arcsin
+from ntkgp.networks.layers.arcs import arcsin, inverse_root
 
 
 class PiecewiseLinear(Activation):
@@ -28,13 +29,11 @@ class PiecewiseLinear(Activation):
         return jnp.where(x < 0, self.negative_slope * x, x)
 
     def dual(self, cov: Array, var1: Array, var2: Array) -> Array:
-        s, scale = self.negative_slope, jnp.sqrt(var1 * var2)
-        cos = _cosine(cov, scale)
-        arc_cosine_1 = jnp.sqrt((1 - cos) * (1 + cos)) + _supplement(cos) * cos
-        return (1 - s) ** 2 / (2 * jnp.pi) * scale * arc_cosine_1 + s * cov
+        s, scale = self.negative_slope, _root(var1 * var2)
+        return (1 - s) ** 2 / (2 * jnp.pi) * scale * _arc_cosine_1(_cosine(cov, scale)) + s * cov
 
     def dual_derivative(self, cov: Array, var1: Array, var2: Array) -> Array:
-        s, scale = self.negative_slope, jnp.sqrt(var1 * var2)
+        s, scale = self.negative_slope, _root(var1 * var2)
         return (1 - s) ** 2 / (2 * jnp.pi) * _supplement(_cosine(cov, scale)) + s
 
 
@@ -47,6 +46,30 @@ def _cosine(cov: Array, scale: Array) -> Array:
     cos = jnp.maximum(cov / jnp.where(scale > 0, scale, 1), -1)
     equal = cos > 1 - 4 * jnp.finfo(cos.dtype).eps
     return jnp.where(equal | (scale <= 0), 1, cos)
+
+
+@jax.custom_jvp
+def _root(x: Array) -> Array:
+    """√x, with the derivative 0 at 0: an origin stays one whatever the scales are."""
+    return jnp.sqrt(x)
+
+
+@_root.defjvp
+def _root_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = primals, tangents
+    return _root(x), dx / 2 * inverse_root(x)
+
+
+@jax.custom_jvp
+def _arc_cosine_1(cos: Array) -> Array:
+    """sin θ + (π - θ) cos θ, whose derivative in cos θ is π - θ: finite also at equal points."""
+    return jnp.sqrt((1 - cos) * (1 + cos)) + _supplement(cos) * cos
+
+
+@_arc_cosine_1.defjvp
+def _arc_cosine_1_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (cos,), (dcos,) = primals, tangents
+    return _arc_cosine_1(cos), dcos * _supplement(cos)
 
 
 def _supplement(cos: Array) -> Array:

@@ -1,0 +1,378 @@
+"""Regression on tables: our models beside what people would pick instead, in and out of distribution.
+
+    python benchmarks/tables.py                       # all; goes on where it was stopped
+    python benchmarks/tables.py --sets energy yacht --models law ntkgp-param --splits 2
+    python benchmarks/tables.py --draw-only           # the tables from the results file
+
+Nine UCI sets, which NTKGP_DATA or the cache must hold, and three kinds of splits of each:
+
+standard  the first 5 of the random splits that papers compare on, 2 of protein
+gap       for each input the middle third of its order is the test set (Foong et al., 2019)
+tail      for each input the outer sixths are the test set
+
+All models have their defaults, the same for every set; nothing is chosen by test rows. NLL, CRPS and
+the 90 % interval are those of a normal with the model's mean and standard deviation. Peers come with
+`pip install 'ntkgp[bench]'`; one that is not installed is left out, and named.
+"""
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ntkgp
+from common import options_of, parsed
+from ntkgp import metrics
+from ntkgp.core.files import replacing
+from ntkgp.data import Dataset, Fold, load
+from ntkgp.experiments import results
+
+Floats = NDArray[np.floating[Any]]
+Predicted = tuple[Floats, Floats]
+"""Mean and standard deviation of an observation at each test row."""
+Key = tuple[str, str, int, str]
+"""Set, kind of split, its number, model."""
+
+PUBLISHED = {  # NLL of deep ensembles (Lakshminarayanan et al., 2017), standard splits
+    "bostonHousing": 2.41,
+    "concrete": 3.06,
+    "energy": 1.38,
+    "kin8nm": -1.20,
+    "naval-propulsion-plant": -5.63,
+    "power-plant": 2.79,
+    "protein-tertiary-structure": 2.83,
+    "wine-quality-red": 0.94,
+    "yacht": 1.18,
+}
+KINDS = ("standard", "gap", "tail")
+SCORES = ("nll", "crps", "rmse", "coverage", "seconds")
+
+
+# Models: (x, y, x_test, seed) to a mean and a standard deviation
+
+
+def law(x: Floats, y: Floats, x_test: Floats, seed: int, **settings: Any) -> Predicted:
+    model = ntkgp.GPRegressor(random_state=seed, **settings)
+    return model.fit(x, y).predict(x_test, return_std=True)
+
+
+def ensemble(method: str, noise: Any = None) -> "Predict":
+    def predict(x: Floats, y: Floats, x_test: Floats, seed: int, **settings: Any) -> Predicted:
+        model = ntkgp.EnsembleRegressor(method, noise=noise, random_state=seed, **settings)
+        return model.fit(x, y).predict(x_test, return_std=True)
+
+    return predict
+
+
+def relevance_gp(x: Floats, y: Floats, x_test: Floats, seed: int) -> Predicted:
+    """scikit-learn's Gaussian process with a length scale for each input, tuned on all rows."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    kernel = ConstantKernel() * RBF(np.ones(x.shape[1]), (1e-2, 1e4)) + WhiteKernel(0.1)
+    process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed)
+    return make_pipeline(StandardScaler(), process).fit(x, y).predict(x_test, return_std=True)
+
+
+def forest(x: Floats, y: Floats, x_test: Floats, seed: int) -> Predicted:
+    """500 trees, with one noise level from the out-of-bag residuals."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    fitted = RandomForestRegressor(500, oob_score=True, random_state=seed, n_jobs=-1).fit(x, y)
+    std = np.sqrt(np.mean((y - fitted.oob_prediction_) ** 2))
+    return fitted.predict(x_test), np.full(len(x_test), std)
+
+
+def catboost(x: Floats, y: Floats, x_test: Floats, seed: int) -> Predicted:
+    """CatBoost's own uncertainty: a mean and a variance for each row, and virtual ensembles."""
+    from catboost import CatBoostRegressor
+
+    model = CatBoostRegressor(
+        loss_function="RMSEWithUncertainty",
+        posterior_sampling=True,
+        random_seed=seed,
+        verbose=False,
+        allow_writing_files=False,
+    ).fit(x, y)
+    mean, knowledge, data = model.virtual_ensembles_predict(
+        x_test, prediction_type="TotalUncertainty", virtual_ensembles_count=10
+    ).T
+    return mean, np.sqrt(knowledge + data)
+
+
+def ngboost(x: Floats, y: Floats, x_test: Floats, seed: int) -> Predicted:
+    from ngboost import NGBRegressor
+
+    normal = NGBRegressor(random_state=seed, verbose=False).fit(x, y).pred_dist(x_test)
+    return normal.params["loc"], normal.params["scale"]
+
+
+def bde(x: Floats, y: Floats, x_test: Floats, seed: int) -> Predicted:
+    """sklearn-contrib's Bayesian deep ensembles, by MCMC, on standardised data.
+
+    Its defaults, 2 members and 10 samples, are for a first look.
+    """
+    from bde import BdeRegressor
+    from sklearn.preprocessing import StandardScaler
+
+    inputs, targets = StandardScaler().fit(x), StandardScaler().fit(y[:, None])
+    model = BdeRegressor(
+        n_members=10,
+        hidden_layers=[16, 16],
+        epochs=200,
+        patience=10,
+        warmup_steps=5000,
+        n_samples=2000,
+        seed=seed,
+    ).fit(inputs.transform(x), targets.transform(y[:, None])[:, 0])
+    mean, std = model.predict(inputs.transform(x_test), mean_and_std=True)
+    return mean * targets.scale_ + targets.mean_, std * targets.scale_
+
+
+Predict = Callable[..., Predicted]
+
+
+class Model(NamedTuple):
+    predict: Predict
+    ours: bool = True
+    needs: str = "sklearn"
+    """The module without which it is left out."""
+    most_rows: int = 100_000
+    """Larger training sets are left out; our law takes so many of them at random."""
+    sets: tuple[str, ...] = tuple(PUBLISHED)
+
+
+MODELS = {
+    "law": Model(law, most_rows=12_000),
+    "ntkgp-param": Model(ensemble("ntkgp-param")),
+    "rp-param": Model(ensemble("rp-param")),
+    "deep-ensemble": Model(ensemble("deep-ensemble")),
+    "ntkgp-param, σ(x)": Model(ensemble("ntkgp-param", ntkgp.LearnedNoise())),
+    "ARD GP": Model(relevance_gp, ours=False, most_rows=2_500),
+    "CatBoost": Model(catboost, ours=False, needs="catboost"),
+    "NGBoost": Model(ngboost, ours=False, needs="ngboost"),
+    "forest": Model(forest, ours=False),
+    "bde": Model(bde, ours=False, needs="bde", sets=("energy", "yacht")),
+}
+
+
+# Splits
+
+
+@dataclass(frozen=True)
+class Sizes:
+    splits: int = 5
+    splits_of_protein: int = 2
+    inputs: int | None = None
+    """How many inputs have gap and tail splits; None for all."""
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What models have other than by default, for --tiny."""
+
+
+_SMALL = {"members": 2, "width": 4, "depth": 1, "activation": "erf", "min_steps": 5}
+TINY = Sizes(
+    splits=1,
+    inputs=1,
+    settings={"ntkgp-param": _SMALL, "law": {"activation": "erf", "depth": 1}},
+)
+
+
+def folds(table: Dataset, kind: str, sizes: Sizes) -> list[Fold]:
+    """The splits of one kind."""
+    if kind == "standard":
+        protein = "protein" in table.name
+        return list(table.folds[: sizes.splits_of_protein if protein else sizes.splits])
+    columns = [column for column in table.all.x.T if np.ptp(column)]
+    return [by_order(column, kind) for column in columns[: sizes.inputs]]
+
+
+def by_order(column: Floats, kind: str) -> Fold:
+    """Rows in the order of one input: the middle third, or the outer sixths, are the test set."""
+    order = np.argsort(column, kind="stable")
+    place = np.empty(len(order))
+    place[order] = (np.arange(len(order)) + 0.5) / len(order)
+    middle = np.abs(place - 0.5) < (1 / 6 if kind == "gap" else 1 / 3)
+    test = middle if kind == "gap" else ~middle
+    return Fold(np.flatnonzero(~test), np.flatnonzero(test))
+
+
+# Runs
+
+
+def measure(table: Dataset, fold: Fold, key: Key, sizes: Sizes) -> dict[str, float]:
+    """Fit one model to one split."""
+    *_, split, name = key
+    model = MODELS[name]
+    rows = fold.train
+    if len(rows) > model.most_rows:
+        rows = np.random.default_rng(split).choice(rows, model.most_rows, replace=False)
+    train, test = table.all.take(rows), table.all.take(fold.test)
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of peers, about bounds and deprecations
+        settings = sizes.settings.get(name, {})
+        mean, std = model.predict(train.x, train.y, test.x, split, **settings)
+    seconds = time.perf_counter() - started
+    ends = mean - 1.645 * std, mean + 1.645 * std
+    return {
+        "nll": metrics.gaussian_nll(test.y, mean, std),
+        "crps": metrics.crps_gaussian(test.y, mean, std),
+        "rmse": metrics.rmse(test.y, mean),
+        "coverage": metrics.interval_coverage(test.y, *ends),
+        "seconds": seconds,
+    }
+
+
+def wanted(tables: Mapping[str, Dataset], options: Any, sizes: Sizes) -> Iterator[tuple[Key, Fold]]:
+    """Every fit, those of one split together, and what is done soonest first."""
+    for kind in options.kinds:
+        for name in sorted(tables, key=lambda name: len(tables[name].all.y)):
+            for split, fold in enumerate(folds(tables[name], kind, sizes)):
+                for model in options.models:
+                    if fits(MODELS[model], name, len(fold.train)):
+                        yield (name, kind, split, model), fold
+
+
+def fits(model: Model, name: str, rows: int) -> bool:
+    return (model.ours or rows <= model.most_rows) and (name in model.sets or name == "tiny")
+
+
+def run(tables: Mapping[str, Dataset], options: Any, sizes: Sizes, path: Path) -> list[Any]:
+    """All that is wanted and not in the file yet; the file is written after each fit."""
+    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    done = {tuple(run[name] for name in ("set", "kind", "split", "model")) for run in runs}
+    for key, fold in wanted(tables, options, sizes):
+        if key in done:
+            continue
+        try:
+            found: dict[str, Any] = measure(tables[key[0]], fold, key, sizes)
+        except Exception as error:
+            found = {"error": f"{type(error).__name__}: {error}"[:200]}
+        runs.append(dict(zip(("set", "kind", "split", "model"), key, strict=True)) | found)
+        contents = {"benchmark": "tables", "versions": results.versions(), "runs": runs}
+        with replacing(path) as file:
+            file.write((json.dumps(contents) + "\n").encode())
+        print(
+            *key, {name: float(f"{v:.4g}") for name, v in found.items() if name != "error"} or found
+        )
+    return runs
+
+
+# Tables
+
+
+class Cell(NamedTuple):
+    mean: float
+    error: float
+    """Standard error over splits."""
+    n: int
+
+
+def cell(runs: Sequence[Any], kind: str, name: str, model: str, score: str) -> Cell | None:
+    values = [
+        run[score]
+        for run in runs
+        if (run["kind"], run["set"], run["model"]) == (kind, name, model) and score in run
+    ]
+    if not values:
+        return None
+    n = len(values)
+    error = float(np.std(values, ddof=1) / n**0.5) if n > 1 else float("nan")
+    return Cell(float(np.mean(values)), error, n)
+
+
+def markdown(runs: Sequence[Any], kind: str, score: str) -> str:
+    """One table: a row for each set, the best model of it in bold."""
+    names = list(dict.fromkeys(run["set"] for run in runs if run["kind"] == kind))
+    models = [model for model in MODELS if any(run["model"] == model for run in runs)]
+    lines = [f"| {score} | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
+    for name in names:
+        cells = [cell(runs, kind, name, model, score) for model in models]
+        whole = max(c.n for c in cells if c)
+        best = min((c.mean for c in cells if c and c.n == whole), default=np.nan)
+        lines.append(
+            f"| {name} | " + " | ".join(shown(c, best, whole, score) for c in cells) + " |"
+        )
+    return "\n".join(lines)
+
+
+def shown(found: Cell | None, best: float, whole: int, score: str) -> str:
+    if found is None:
+        return ""
+    text = f"{found.mean:.3g}" if score == "seconds" else f"{found.mean:.3f}"
+    if score not in ("coverage", "seconds") and found.n > 1:
+        text += f" ± {found.error:.3f}"
+    if found.n < whole:
+        text += f" ({found.n})"
+    lowest = score not in ("coverage", "seconds") and found.mean == best
+    return f"**{text}**" if lowest else text
+
+
+def report(runs: Sequence[Any]) -> str:
+    parts = []
+    for kind in KINDS:
+        if any(run["kind"] == kind for run in runs):
+            parts += [f"### {kind} splits"] + [markdown(runs, kind, score) for score in SCORES]
+    failed = [run for run in runs if "error" in run]
+    parts += [
+        f"- {run['set']} {run['kind']} {run['split']} {run['model']}: {run['error']}"
+        for run in failed
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def tiny_table() -> Dataset:
+    """Forty rows of scikit-learn's diabetes."""
+    from sklearn.datasets import load_diabetes
+
+    from ntkgp.data import Split
+
+    x, y = load_diabetes(return_X_y=True)
+    rows = np.arange(40)
+    return Dataset("tiny", {"all": Split(x[rows], y[rows])}, (Fold(rows[:30], rows[30:]),))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = options_of(__doc__)
+    parser.add_argument("--sets", nargs="+", choices=list(PUBLISHED), default=list(PUBLISHED))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--splits", type=int, help="how many standard splits, 5 by default")
+    parser.add_argument("--draw-only", action="store_true", help="the tables of what is there")
+    options = parsed(parser, arguments, out="runs/tables")
+    path = options.out / "tables.json"
+    sizes = (
+        TINY if options.tiny else Sizes(**({"splits": options.splits} if options.splits else {}))
+    )
+    missing = {model for model in options.models if find_spec(MODELS[model].needs) is None}
+    if missing:
+        print(f"left out, because they are not installed: {', '.join(sorted(missing))}")
+    options.models = [model for model in options.models if model not in missing]
+    if options.tiny:
+        options.models = [
+            model for model in options.models if model in ("law", "ntkgp-param", "forest")
+        ]
+        tables = {"tiny": tiny_table()}
+    elif not options.draw_only:
+        tables = {name: load(f"uci/{name}") for name in options.sets}
+    runs = (
+        json.loads(path.read_text())["runs"]
+        if options.draw_only
+        else run(tables, options, sizes, path)
+    )
+    text = report(runs)
+    print(text)
+    (options.out / "tables.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""A prior learned from the data: the scales of a network, and the noise, that explain them best."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize
+
+from ntkgp.core.arrays import check_counts, check_inputs
+from ntkgp.core.compilation import before_compiling
+from ntkgp.core.progress import progress_bar
+from ntkgp.core.storage import storable
+from ntkgp.kernels.gradients import kernel_gradient
+from ntkgp.kernels.linalg import NotPositiveDefinite
+from ntkgp.kernels.matrices import Which, kernel_matrix
+from ntkgp.laws.exact import check_targets
+from ntkgp.laws.hyperparameters import PRIORS, Hyperparameters, LogNormal
+from ntkgp.laws.objectives import OBJECTIVES, Objective
+from ntkgp.laws.table import Law, get_law
+from ntkgp.networks.layered import LayeredNetwork, require_layers
+from ntkgp.networks.protocol import Network
+
+_FAILED = 1e30
+"""What the search is told where the covariance cannot be factorised."""
+_FIRST_ROWS = 250
+_FIRST_STEPS = 20
+"""How far each start goes, on how many rows, before the best goes on with all."""
+
+
+@storable
+@dataclass(frozen=True)
+class LearnedPrior:
+    """A network whose scales were learned, and the noise that goes with them."""
+
+    net: LayeredNetwork
+    noise_std: float
+    """σ, in the units of y."""
+    objective: str
+    value: float
+    """The objective on the rows that it was computed on."""
+    rows: int
+    """How many those are."""
+    steps: int
+    """Evaluations of the objective and its gradient."""
+    converged: bool
+    """Whether the search ended in an optimum, not at its limit of steps."""
+    scales: dict[str, float] = field(repr=False)
+    """Every hyper-parameter by its name."""
+    at_bounds: tuple[str, ...] = field(repr=False)
+    """The names of those that ended at a bound of their prior."""
+
+
+class Sample(NamedTuple):
+    """The rows that the objective is computed on."""
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+
+    def first(self, n: int) -> "Sample":
+        return Sample(self.x[:n], self.y[:n])
+
+
+def fit_prior(
+    net: Network,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    law: str | Law = "ntkgp",
+    objective: str = "marginal-likelihood",
+    noise_std: float | None = None,
+    relevance: bool = True,
+    priors: Mapping[str, LogNormal | None] | None = None,
+    restarts: int = 1,
+    rows: int = 1000,
+    max_steps: int = 60,
+    seed: int = 0,
+    progress: bool = False,
+) -> LearnedPrior:
+    """Learn the scales of a network and its noise from data, by L-BFGS.
+
+    What is learned are a factor for each input column (automatic relevance determination), w_std and
+    b_std of every layer, and σ. The readout's scales are the scale of the function. Depth and
+    activation are compared by the values of what this returns.
+
+    Args:
+        net: a network made of layers. Its own scales are where the search starts.
+        x: inputs (n, *input_shape), standardised.
+        y: targets (n, c), or (n,) for one, standardised.
+        law: a name in `LAWS`, or a `Law`: its trained kernel is the covariance.
+        objective: "marginal-likelihood", or "leave-one-out" for the log-likelihood of each row
+            given all others.
+        noise_std: σ, if it is known; else it is learned.
+        relevance: whether to learn a factor for each input column or channel.
+        priors: those that are to replace `PRIORS`, by name; None for a name fixes that kind.
+        restarts: further starts, drawn from the priors. All starts go a few steps on few rows,
+            and the best goes on.
+        rows: the most rows to compute the objective on, drawn at random: each step costs their
+            number cubed.
+        max_steps: the limit of steps.
+        seed: draws the rows and the restarts.
+        progress: show a progress bar.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(60, 2))
+    >>> learned = fit_prior(ntkgp.mlp(2, b_std=0.5), x, np.sin(3 * x[:, 0]), max_steps=20)
+    >>> relevant, irrelevant = learned.net.input_scale
+    >>> relevant > 10 * irrelevant
+    True
+    """
+    before_compiling()
+    net = require_layers(net)
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}.")
+    check_counts(rows=rows, max_steps=max_steps)
+    check_counts(least=0, restarts=restarts)
+    if relevance and net.input_scale is None:
+        net = net.scaled_by([1.0] * net.input_shape[-1])
+    space = _space(net, noise_std, dict(priors or {}))
+    inputs = check_inputs("x", x, net.input_shape, np.float64)
+    targets = check_targets(y, len(inputs))
+    rng = np.random.default_rng(seed)
+    drawn = rng.permutation(len(inputs))[:rows]
+    search = Search(
+        space, get_law(law).trained, OBJECTIVES[objective], Sample(inputs[drawn], targets[drawn])
+    )
+    with progress_bar(max_steps, "prior", progress) as bar:
+        start = search.best_start(rng, restarts) if restarts else space.start
+        found = search.descend(start, search.sample, max_steps, bar)
+    return search.learned(found, objective)
+
+
+def _space(
+    net: LayeredNetwork, noise_std: float | None, priors: dict[str, LogNormal | None]
+) -> Hyperparameters:
+    if noise_std is not None and not 0 < noise_std < float("inf"):
+        raise ValueError(f"noise_std must be None or a finite number > 0; got {noise_std!r}.")
+    first = PRIORS["noise_std"].median or 0.1
+    if noise_std is not None:
+        first, priors = float(noise_std), priors | {"noise_std": None}
+    space = Hyperparameters(net, first, PRIORS | priors)
+    unknown = set(priors) - set(space.kinds)
+    if unknown:
+        raise ValueError(
+            f"no scale is called {', '.join(sorted(unknown))}; priors may name "
+            f"{', '.join(dict.fromkeys(space.kinds))}."
+        )
+    return space
+
+
+@dataclass
+class Search:
+    """The way to the best hyper-parameters on one sample."""
+
+    space: Hyperparameters
+    which: Which
+    objective: Objective
+    sample: Sample
+    evaluations: int = 0
+
+    def loss(self, logs: NDArray[Any], sample: Sample) -> tuple[float, NDArray[Any]]:
+        """-(objective + log prior) and its gradient in the logarithms."""
+        self.evaluations += 1
+        net, noise_std = self.space.at(logs)
+        covariance = kernel_matrix(net, self.which, sample.x)
+        covariance[np.diag_indices_from(covariance)] += noise_std**2
+        try:
+            value, weight = self.objective(covariance, sample.y)
+        except NotPositiveDefinite:
+            return _FAILED, np.zeros_like(logs)
+        of_net = kernel_gradient(net, self.which, sample.x, weight)
+        gradient = self.space.gradient(logs, of_net, float(2 * noise_std * np.trace(weight)))
+        penalty, of_penalty = self.space.belief.penalty(logs)
+        return penalty - value, of_penalty - gradient
+
+    def descend(self, start: NDArray[Any], sample: Sample, max_steps: int, bar: Any = None) -> Any:
+        belief = self.space.belief
+        return optimize.minimize(
+            self.loss,
+            np.clip(start, belief.low, belief.high),
+            (sample,),
+            method="L-BFGS-B",
+            jac=True,
+            bounds=list(zip(belief.low, belief.high, strict=True)),
+            callback=None if bar is None else lambda _: bar.update(),
+            options={"maxiter": max_steps, "maxcor": 20},
+        )
+
+    def best_start(self, rng: np.random.Generator, restarts: int) -> NDArray[Any]:
+        """The best after a few steps on few rows, from where the network is and from draws."""
+        few = self.sample.first(_FIRST_ROWS)
+        belief = self.space.belief
+        free = belief.low < belief.high
+        draws = [
+            belief.median + free * belief.spread * rng.standard_normal(len(free)) / 2
+            for _ in range(restarts)
+        ]
+        ends = [self.descend(start, few, _FIRST_STEPS) for start in (self.space.start, *draws)]
+        return min(ends, key=lambda end: end.fun).x
+
+    def learned(self, found: Any, objective: str) -> LearnedPrior:
+        belief = self.space.belief
+        if found.fun >= _FAILED:
+            raise NotPositiveDefinite(
+                "no prior could be learned: the covariance of the observations could not be "
+                "factorised at any start. Give a noise_std, or drop rows that are nearly equal."
+            )
+        net, noise_std = self.space.at(found.x)
+        at_bound = (belief.low < belief.high) & (
+            np.isclose(found.x, belief.low) | np.isclose(found.x, belief.high)
+        )
+        names = np.array(self.space.names)
+        return LearnedPrior(
+            net=net,
+            noise_std=noise_std,
+            objective=objective,
+            value=float(belief.penalty(found.x)[0] - found.fun),
+            rows=len(self.sample.x),
+            steps=self.evaluations,
+            converged=bool(found.success),
+            scales=dict(zip(self.space.names, np.exp(found.x).tolist(), strict=True)),
+            at_bounds=tuple(names[at_bound].tolist()),
+        )
