@@ -260,7 +260,7 @@ def test_any_table_and_any_targets(model, table, targets, n, d):
     targets=st.sampled_from(list(TARGETS)),
     n=st.sampled_from([2, 24]),
 )
-@examples(60)
+@examples(40)
 def test_any_table_and_any_targets_for_ensembles(model, table, targets, n):
     fit_and_predict(model, TABLES[table](n, 2), TARGETS[targets](n))
 
@@ -300,7 +300,7 @@ def test_any_table_at_prediction(model, table, n, d):
     X=st.lists(st.lists(st.floats(width=64), min_size=2, max_size=2), min_size=3, max_size=3),
     y=st.lists(st.floats(width=64), min_size=3, max_size=3),
 )
-@examples(200)
+@examples(100)
 def test_any_numbers(X, y):
     """Of any size, subnormal and infinite ones among them."""
     fit_and_predict(GPS[0], X, y)

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import ntkgp
 from helpers import some_slow, without_kernel
 from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
+from ntkgp.estimators import ensemble_regressor, gp_regressor, preparation
 from ntkgp.estimators.preparation import holdout
 from ntkgp.networks.layers import Conv, Dense, GlobalAvgPool, Relu
 
@@ -25,9 +26,11 @@ Y = SIGNAL + RNG.normal(size=120)
 LABELS = np.where(X[:, 0] + 0.3 * RNG.normal(size=120) > 0, "up", "down")
 SMALL = {"members": 2, "width": 16, "min_steps": 1000, "min_epochs": 1, "random_state": 0}
 REGRESSORS = [
-    GPRegressor(random_state=0),
+    GPRegressor(activation="erf", random_state=0),
     EnsembleRegressor(activation="relu", **SMALL),
 ]
+UNLEARNED = {"GPRegressor": {"optimizer": None}, "EnsembleRegressor": {"learn_prior": False}}
+"""Settings that keep the network's own scales, where a test is about something else."""
 CLASSIFIERS = [GPClassifier(random_state=0), EnsembleClassifier(**SMALL)]
 
 
@@ -41,10 +44,15 @@ def classifier(request):
     return clone(request.param).fit(X, LABELS)
 
 
-@pytest.mark.parametrize("model", REGRESSORS + CLASSIFIERS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [*REGRESSORS, *(pytest.param(model, marks=pytest.mark.slow) for model in CLASSIFIERS)],
+    ids=lambda m: type(m).__name__,
+)
 def test_scikit_learn_s_own_checks_pass(model):
     # Smaller programs, because each of the checks' tables is compiled for anew.
     model = clone(model).set_params(activation="relu", depth=1)
+    model.set_params(**UNLEARNED.get(type(model).__name__, {}))
     if isinstance(model, EnsembleRegressor | EnsembleClassifier):
         model = model.set_params(members=1, batch_size=1000, min_steps=300)
     results = check_estimator(model, on_skip=None, on_fail=None)
@@ -128,6 +136,50 @@ def test_the_exact_regressor_is_the_law_in_other_units():
     np.testing.assert_allclose(model.noise_std_[0] / Y.std(), best, rtol=2e-3)
 
 
+def steps_of_less_noise(model, trained, factor):
+    """How often the noise of training was lowered from what the prior has."""
+    scale = model.prior_.net.last.w_std / model.fitted_network().last.w_std
+    learned = model.prior_.noise_std / scale
+    return np.log(trained / learned) / np.log(factor)
+
+
+X_SMOOTH = np.linspace(-2, 2, 200)[:, None]
+Y_SMOOTH = np.sin(4 * X_SMOOTH[:, 0])
+
+
+def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypatch):
+    """Ten rows of a smooth function leave doubt, two hundred do not."""
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
+    model = GPRegressor(activation="erf", random_state=0).fit(X_SMOOTH, Y_SMOOTH)
+    steps = steps_of_less_noise(model, model.law_.noise_std, gp_regressor.LESS_NOISE)
+    assert steps == pytest.approx(0)  # the estimator thinks that the prior has seen all rows
+    monkeypatch.setattr(gp_regressor, "PRIOR_ROWS", 10)
+    model = GPRegressor(activation="erf", random_state=0).fit(X_SMOOTH, Y_SMOOTH)
+    steps = steps_of_less_noise(model, model.law_.noise_std, gp_regressor.LESS_NOISE)
+    assert steps == pytest.approx(round(steps))
+    assert steps >= 1
+
+
+def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
+    model = EnsembleRegressor(activation="erf", members=2, width=16, random_state=0)
+    before = clone(model).fit(X_SMOOTH, Y_SMOOTH)
+    for name, value in (("FEW_RESIDUALS", 10), ("ENOUGH_ROWS", 10)):
+        monkeypatch.setattr(ensemble_regressor, name, value)
+    after = clone(model).fit(X_SMOOTH, Y_SMOOTH)
+
+    def steps(model):
+        trained = float(model.ensemble_.learner.noise_std)
+        return steps_of_less_noise(model, trained, ensemble_regressor.LESS_NOISE)
+
+    assert steps(before) == pytest.approx(0, abs=1e-5)
+    assert steps(after) == pytest.approx(round(steps(after)), abs=1e-5)
+    assert steps(after) >= 1
+    given = clone(model).set_params(noise_std=0.1).fit(X_SMOOTH, Y_SMOOTH)  # the control
+    trained = float(given.ensemble_.learner.noise_std) * given.y_scaler_.std[0]
+    assert trained == pytest.approx(0.1, rel=1e-5)
+
+
 def test_without_an_optimizer_the_network_s_own_scales_stay():
     net = ntkgp.mlp(2, w_std=1.2, b_std=0.3)
     fixed = GPRegressor(network=net, optimizer=None).fit(X, Y)
@@ -179,7 +231,7 @@ def test_targets_have_a_noise_each():
     rng = np.random.default_rng(5)
     x = rng.normal(size=(300, 2))
     y = np.stack([x[:, 0] + 0.05 * rng.normal(size=300), x[:, 1] + rng.normal(size=300)], axis=1)
-    model = EnsembleRegressor(activation="relu", **SMALL).fit(x, y)
+    model = EnsembleRegressor(activation="relu", learn_prior=False, **SMALL).fit(x, y)
     quiet, loud = model.noise_std_
     assert loud > 3 * quiet
     np.testing.assert_allclose(model.predict_dist(x[:2]).noise_var, [[quiet**2, loud**2]] * 2)
@@ -309,15 +361,16 @@ def test_frames_of_pandas_and_polars_give_what_arrays_give(regressor):
 
 
 def test_estimators_work_inside_scikit_learn():
-    pipeline = make_pipeline(PolynomialFeatures(2), GPRegressor(random_state=0))
+    model = GPRegressor(activation="erf", random_state=0)
+    pipeline = make_pipeline(PolynomialFeatures(2), model)
     assert cross_val_score(pipeline, X, Y, cv=2).mean() > 0.8
-    search = GridSearchCV(GPRegressor(random_state=0), {"law": ["ntkgp", "nngp"]}, cv=2)
+    search = GridSearchCV(model.set_params(optimizer=None), {"law": ["ntkgp", "nngp"]}, cv=2)
     assert search.fit(X, Y).best_score_ > 0.8
 
 
 @pytest.mark.parametrize("law", ntkgp.LAWS)
 def test_every_law_has_estimators(law):
-    model = GPRegressor(law, random_state=0).fit(X, Y)
+    model = GPRegressor(law, activation="erf", random_state=0).fit(X, Y)
     mean, std = model.predict(X, return_std=True)
     assert np.isfinite(mean).all()
     assert (std > 0).all()
@@ -418,7 +471,7 @@ def test_a_warm_start_grows_the_ensemble_and_leaves_trained_members_alone(model,
 
 
 def test_without_a_warm_start_all_is_trained_anew():
-    model = clone(REGRESSORS[1]).set_params(random_state=None, min_steps=20)
+    model = clone(REGRESSORS[1]).set_params(random_state=None, min_steps=20, learn_prior=False)
     seeds = {model.fit(X, Y).seed_ for _ in range(3)}
     assert len(seeds) == 3
 

@@ -13,8 +13,8 @@ from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
-from ntkgp.estimators.ensembles import EnsembleEstimator
-from ntkgp.estimators.preparation import ENOUGH_ROWS, PRIOR_ROWS, holdout
+from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator
+from ntkgp.estimators.preparation import ENOUGH_ROWS, holdout
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.estimators.standardise import Scaler
 from ntkgp.laws.table import get_law
@@ -40,8 +40,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     of networks whose kernel is unknown, and with learned noise, only the noise and the function's scale
     are learned.
 
-    Members then train on all rows that are not held out. If these are more than the prior has seen, a
-    few members first try whether less noise in training suits the rows held out better. These rows
+    Members then train on all rows that are not held out. If these are more than 1,000, a few members
+    first try whether less noise in training suits the rows held out better. These rows
     also set the noise of predictions, by their likelihood, and the fewer they are the nearer to that of
     training. Several targets share the noise of training and the
     scale, relative to their standard deviations.
@@ -151,6 +151,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         train, held_out = holdout(len(inputs), self.validation_fraction, self._start())
         x = self._standardise(inputs, train)
         nets = self._candidates(self._noise.heads * targets.shape[1])
+        trainer = self._suited_trainer(targets[train])  # before the work: it may be refused
         if self._goes_on():
             net, noise_std = self._chosen_before(nets)
         else:
@@ -166,7 +167,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             net,
             x[train],
             scaled[train],
-            trainer=self._suited_trainer(scaled[train]),
+            trainer=trainer,
             noise=self._noise,
             validation=(x[held_out], scaled[held_out]) if stops_early else None,
         )
@@ -185,10 +186,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         return self._trainer(len(targets), targets.size if least_squares else None)
 
     def _may_need_less_noise(self, n: int, n_held_out: int) -> bool:
-        """Whether to ask rows held out: the prior saw fewer rows, and members learn features."""
+        """Whether to ask rows held out: the prior saw far fewer, and members learn features."""
         learned = self.noise_std is None and self._noise.constant and not self._goes_on()
         regularised = not get_method(self.method).takes_weight_decay
-        return learned and regularised and n > PRIOR_ROWS and n_held_out >= ENOUGH_ROWS
+        return learned and regularised and n > FEW_RESIDUALS and n_held_out >= ENOUGH_ROWS
 
     def _less_noise(
         self,

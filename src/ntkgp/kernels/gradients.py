@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from ntkgp.core.arrays import precision
+from ntkgp.core.arrays import padded_length, precision
 from ntkgp.kernels.matrices import Which, blocks
 from ntkgp.networks.layered import LayeredNetwork
 
@@ -33,7 +33,7 @@ def kernel_gradient(
     4.0
     """
     most = max(1, int((_ENTRIES / net.entries_per_pair()) ** 0.5))
-    side = ceil(len(x) / ceil(len(x) / most))
+    side = padded_length(ceil(len(x) / ceil(len(x) / most)))
     total: list[NDArray[Any]] = []
     with precision(x.dtype):
         pieces = list(blocks(x, side))
