@@ -32,6 +32,7 @@ from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.hyperparameters import PRIORS, LogNormal
 from ntkgp.laws.prior import LearnedPrior, fit_prior
 from ntkgp.laws.table import LAWS, Law
+from ntkgp.laws.uncertain import UncertainPrior, uncertain_prior
 from ntkgp.networks import adapters, layers
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network
@@ -56,7 +57,7 @@ __all__ = [
     "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise", "Normal", "NotConverged",
     "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS",
     "RandomCropsAndFlips", "Refined", "Solver", "storable", "Tangent", "Trainer", "TrainingKernel",
-    "WrongNetwork",
+    "uncertain_prior", "UncertainPrior", "WrongNetwork",
 ]  # fmt: skip
 
 

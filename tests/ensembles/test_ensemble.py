@@ -44,6 +44,7 @@ def test_a_sum_has_the_members_of_both_unchanged(method):
         (lambda: trained([2], noise_std=0.2), "one network, method, noise, seed and training set"),
         (lambda: trained([2], method="rp-param"), "one network"),
         (lambda: fit(NET, X, Y + 1, members=[2], trainer=TRAINER), "training set"),
+        (lambda: trained([2], member_nets=[NET]), "one network"),
     ],
 )
 def test_ensembles_that_do_not_belong_together_are_not_added(other, words):

@@ -17,7 +17,6 @@ from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member
 from ntkgp.ensembles.methods import name_of
 from ntkgp.ensembles.plans import choose_plan
-from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Mixture
 
 _BATCH_SIZES = (256, 4096)
@@ -90,7 +89,11 @@ class Ensemble:
     def __from_store__(cls, stored: dict[str, Any], network: Any) -> "Ensemble":
         net, members = stored["learner"].net, len(stored["indices"])
         leaves, probe = stored.pop("parameters"), stored.pop("probe")
-        trees = {name: _stacked(net, members, own) for name, own in leaves.items()}
+        alike = {"net": net} if leaves.get("net") else {}
+        drawn = jax.eval_shape(net.init, jax.random.key(0))
+        trees = {
+            name: _stacked(alike.get(name, drawn), members, own) for name, own in leaves.items()
+        }
         ensemble = cls(theta=trees.pop("theta"), member=Member(**trees), **stored)
         if probe is not None:
             tolerance = 1e-2 * np.max(np.abs(probe))  # another computer rounds differently
@@ -173,12 +176,12 @@ def _probe(ensemble: Ensemble) -> NDArray[Any]:
     return ensemble.outputs(np.random.default_rng(0).standard_normal((3, *shape)))
 
 
-def _stacked(net: Network, members: int, leaves: list[NDArray[Any]] | None) -> Params | None:
-    """The members' parameters in the network's own pytree, from its leaves."""
+def _stacked(one: Any, members: int, leaves: list[NDArray[Any]] | None) -> Any:
+    """The members' parameters in the pytree of one member's, from its leaves."""
     if leaves is None:
         return None
-    expected, treedef = jax.tree.flatten(jax.eval_shape(net.init, jax.random.key(0)))
-    if [leaf.shape for leaf in leaves] != [(members, *leaf.shape) for leaf in expected]:
+    expected, treedef = jax.tree.flatten(one)
+    if [leaf.shape for leaf in leaves] != [(members, *np.shape(leaf)) for leaf in expected]:
         raise ValueError(
             "the network does not have the saved parameters' shapes: give the one that was trained."
         )
@@ -192,8 +195,13 @@ def _normal(own: tuple[Params, Member], shared: tuple[Baselearner, Array]) -> tu
     return learner.noise.mean(outputs), learner.noise.var(outputs, learner.noise_std)
 
 
+def _kind(ensemble: Ensemble) -> Any:
+    own_nets = jax.tree.structure(ensemble.member.net)
+    return ensemble.learner, ensemble.seed, ensemble.trained_on, own_nets
+
+
 def _check_joinable(one: Ensemble, other: Ensemble) -> None:
-    if (one.learner, one.seed, one.trained_on) != (other.learner, other.seed, other.trained_on):
+    if _kind(one) != _kind(other):
         raise ValueError(
             "ensembles add up only if they have one network, method, noise, seed and training set; "
             f"got {one!r} and {other!r}, which differ in one of these."

@@ -1,7 +1,7 @@
 """Training an ensemble in one call."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any
 
@@ -20,6 +20,7 @@ from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Draw, Problem, draw_members
 from ntkgp.ensembles.trainers import Trainer, default_trainer
 from ntkgp.ensembles.training import Trained, check_training, train
+from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 
 
@@ -36,6 +37,7 @@ def fit(
     members: int | np.integer[Any] | Iterable[int] = 10,
     noise_std: float = 0.1,
     noise: Noise = ConstantNoise(),
+    member_nets: Sequence[LayeredNetwork] | None = None,
     seed: int = 0,
     trainer: Trainer | None = None,
     validation: tuple[ArrayLike, ArrayLike] | None = None,
@@ -57,6 +59,8 @@ def fit(
         noise: `ConstantNoise()`, or `LearnedNoise()` for a σ²(x) that the network learns
             (Section 3.3). It then has two outputs for each column of y, first the means, then the
             variances before a sigmoid; y should be standardised, and the trainer be `Descent`.
+        member_nets: a network for each member, if members are to differ in their prior: `net` with
+            other scales, such as `uncertain_prior(...).draw(...)` gives.
         seed: the seed of all randomness, from 0 to 2³² - 1.
         trainer: `GaussNewton`, or `Descent` with any Optax optimiser. By default Gauss-Newton for
             least squares with few residuals, where it is quicker and gets further. For all
@@ -99,7 +103,8 @@ def fit(
         )
     chosen = choose_plan(net, len(indices), plan, members_at_once)
     check_training(problem, trainer, chosen)
-    draws = draw_members(learner, seed, indices, problem.data.y)
+    own_nets = _check_member_nets(member_nets, net, len(indices))
+    draws = draw_members(learner, seed, indices, problem.data.y, own_nets)
     trained = train(problem, draws, trainer, chosen, progress)
     good = np.isfinite(trained.losses).all(axis=1) & np.isfinite(trained.objectives)
     failed = tuple(i for i, ok in zip(indices, good, strict=True) if not ok)
@@ -160,6 +165,21 @@ def _check_members(members: Any) -> tuple[int, ...]:
             f"got {members!r}."
         )
     return indices
+
+
+def _check_member_nets(
+    nets: Sequence[LayeredNetwork] | None, net: Network, members: int
+) -> list[LayeredNetwork] | None:
+    if nets is None:
+        return None
+    like_net: Any = jax.tree.structure(require_layers(net))
+    alike = [jax.tree.structure(own) == like_net for own in nets]
+    if len(alike) != members or not all(alike):
+        raise ValueError(
+            f"member_nets must be one network for each of the {members} members, all like net but for "
+            f"their scales; got {len(alike)}, {sum(alike)} of them like it."
+        )
+    return list(nets)
 
 
 def _check_seed(seed: Any) -> int:

@@ -37,6 +37,8 @@ class Member(NamedTuple):
 
     theta_0: Params | None
     theta_tilde: Params | None
+    net: LayeredNetwork | None = None
+    """The network with scales of its own, where members differ in their prior."""
 
 
 class TrainingSet(NamedTuple):
@@ -99,15 +101,20 @@ class Baselearner:
             )
         return self
 
-    def draw(self, keys: MemberKeys) -> tuple[Params, Member]:
+    def net_of(self, member: Member) -> Network:
+        """The network of a member: its own, or that of all."""
+        return self.net if member.net is None else member.net
+
+    def draw(self, keys: MemberKeys, own: LayeredNetwork | None = None) -> tuple[Params, Member]:
         """θ₀ ~ init(·), where training starts, and the member's fixed draws."""
+        net = self.net if own is None else own
         if self.method.needs_tilde:  # both in one call, which halves the program
-            both = jax.vmap(self.net.init)(jnp.stack([keys.init, keys.tilde]))
+            both = jax.vmap(net.init)(jnp.stack([keys.init, keys.tilde]))
             theta_0, theta_tilde = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
         else:
-            theta_0, theta_tilde = self.net.init(keys.init), None
+            theta_0, theta_tilde = net.init(keys.init), None
         keep_init = self.method.anchor == "init" or self.method.needs_init
-        return theta_0, Member(theta_0 if keep_init else None, theta_tilde)
+        return theta_0, Member(theta_0 if keep_init else None, theta_tilde, own)
 
     def target_noise(self, key: Array, y: Array) -> Array:
         """ε of y' = y + σε, drawn once for this member; 0 where the method trains on y itself."""
@@ -121,15 +128,16 @@ class Baselearner:
         if self.method.offset is None:
             return jnp.zeros((len(x), self.net.output_dim), x.dtype)
         theta_0 = member.theta_0 if self.method.needs_init else None
-        delta = self.method.offset(self.net, theta_0, member.theta_tilde, x)
+        delta = self.method.offset(self.net_of(member), theta_0, member.theta_tilde, x)
         is_mean = jnp.arange(self.net.output_dim) < self.target_dim
         return jnp.where(is_mean, delta, 0)
 
     def model(self, theta: Params, member: Member, x: Array) -> Array:
         """The trainable part: f(x, θ), or ∇f(x, θ̃) θ for NTKGP-Lin."""
+        net = self.net_of(member)
         if self.method.model == "network":
-            return self.net.apply(theta, x)
-        _, tangent = jax.jvp(lambda t: self.net.apply(t, x), (member.theta_tilde,), (theta,))
+            return net.apply(theta, x)
+        _, tangent = jax.jvp(lambda t: net.apply(t, x), (member.theta_tilde,), (theta,))
         return tangent
 
     def predict(self, theta: Params, member: Member, x: Array) -> Array:
@@ -138,7 +146,7 @@ class Baselearner:
 
     def penalty(self, theta: Params, member: Member) -> Array:
         """½‖θ - θ₀‖²_Λ, ½‖θ‖²_Λ, or 0 (Appendix D)."""
-        return 0.5 * squared_norm(self.net, self.displacement(theta, member))
+        return 0.5 * squared_norm(self.net_of(member), self.displacement(theta, member))
 
     def displacement(self, theta: Params, member: Member) -> Params:
         """θ less what the regulariser pulls it towards; 0 where there is none."""

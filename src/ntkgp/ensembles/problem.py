@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ntkgp.core.arrays import padded_length
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member, TrainingSet, member_keys
+from ntkgp.networks.layered import LayeredNetwork
 
 
 class Data(NamedTuple):
@@ -75,15 +76,24 @@ class Draw(NamedTuple):
     """δ on the training inputs, if it is kept."""
 
 
-def draw_members(learner: Baselearner, seed: int, indices: Sequence[int], y: Array) -> Draw:
-    """The members with these indices, each a function of (seed, index) alone."""
-    return _draw_members(learner, np.uint32(seed), np.array(indices, np.uint32), y)
+def draw_members(
+    learner: Baselearner,
+    seed: int,
+    indices: Sequence[int],
+    y: Array,
+    nets: Sequence[LayeredNetwork] | None = None,
+) -> Draw:
+    """The members with these indices, each a function of (seed, index) and its network alone."""
+    stacked = None if nets is None else jax.tree.map(lambda *own: jnp.array(own), *nets)
+    return _draw_members(learner, np.uint32(seed), np.array(indices, np.uint32), y, stacked)
 
 
 @jax.jit
-def _draw_members(learner: Baselearner, seed: Array, indices: Array, y: Array) -> Draw:
+def _draw_members(
+    learner: Baselearner, seed: Array, indices: Array, y: Array, nets: LayeredNetwork | None
+) -> Draw:
     keys = jax.vmap(partial(member_keys, seed))(indices)
-    theta, member = jax.vmap(learner.draw)(keys)
+    theta, member = jax.vmap(learner.draw)(keys, nets)
     epsilon = jax.vmap(learner.target_noise, in_axes=(0, None))(keys.noise, y)
     return Draw(theta, member, epsilon, keys.batches, keys.augmentation)
 

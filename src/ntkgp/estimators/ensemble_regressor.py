@@ -14,11 +14,12 @@ from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator
-from ntkgp.estimators.preparation import ENOUGH_ROWS, holdout
+from ntkgp.estimators.preparation import ENOUGH_ROWS, PRIOR_ROWS, holdout
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.estimators.standardise import Scaler
-from ntkgp.laws.table import get_law
-from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.laws.table import Law, get_law
+from ntkgp.laws.uncertain import UncertainPrior, uncertain_prior
+from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
@@ -40,11 +41,12 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     of networks whose kernel is unknown, and with learned noise, only the noise and the function's scale
     are learned.
 
-    Members then train on all rows that are not held out. If these are more than 1,000, a few members
-    first try whether less noise in training suits the rows held out better. These rows
-    also set the noise of predictions, by their likelihood, and the fewer they are the nearer to that of
-    training. Several targets share the noise of training and the
-    scale, relative to their standard deviations.
+    Where data leave the scales of the prior open, so do members: each has a draw from the posterior of
+    the scales. Members train on all rows that are not held out. If these are more than 1,000, a few
+    members first try whether less noise in training suits the rows held out better. These rows also set
+    the noise of predictions, by their likelihood; the fewer they are, the nearer it stays to that of
+    training. Several targets share the noise of training and the scale, relative to their standard
+    deviations.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
@@ -59,6 +61,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         activation: of the default network, "relu", "erf", "gelu", or "auto".
         learn_prior: whether to learn the scales of the network from the data; if not, only the
             noise, the function's scale and the activation are chosen.
+        vary_prior: whether each member draws its scales from `uncertain_prior_`; if not, all have
+            those of highest marginal likelihood.
         learning_rate, min_steps, min_epochs, batch_size: of Adam with cosine decay, which runs for
             min_epochs passes over the data or min_steps steps, whichever is more.
         weight_decay: for deep ensembles; other methods have the regulariser of their prior instead.
@@ -79,6 +83,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             is the scale at which its prior suits the targets best.
         prior_: the `LearnedPrior`, on standardised data: `prior_.net.input_scale` says how much each
             column matters. None if no scales were learned.
+        uncertain_prior_: the `UncertainPrior` that members' scales are drawn from, in the network's
+            units; None if all have the same.
         log_marginal_likelihood_value_: of the prior, on the standardised targets of the rows that
             it was learned on.
 
@@ -101,6 +107,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         depth: int = 2,
         activation: str = "auto",
         learn_prior: bool = True,
+        vary_prior: bool = True,
         learning_rate: float = 3e-3,
         min_steps: int = 2000,
         min_epochs: int = 20,
@@ -122,6 +129,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         self.depth = depth
         self.activation = activation
         self.learn_prior = learn_prior
+        self.vary_prior = vary_prior
         self.learning_rate = learning_rate
         self.min_steps = min_steps
         self.min_epochs = min_epochs
@@ -161,6 +169,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
                 self.y_scaler_ = Scaler.of("y", targets[train])
         scaled = self.y_scaler_.apply("y", targets)
+        if not self._goes_on():
+            self.uncertain_prior_ = self._uncertain_prior(
+                net, noise_std, x[train], scaled[train], law
+            )
         stops_early = len(held_out) and self._stops_early()
         fit_members = partial(
             self._train,
@@ -168,6 +180,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             x[train],
             scaled[train],
             trainer=trainer,
+            prior=self.uncertain_prior_,
             noise=self._noise,
             validation=(x[held_out], scaled[held_out]) if stops_early else None,
         )
@@ -179,6 +192,16 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             noise_stds = self._calibrated_noise(noise_std, x[held_out], scaled[held_out])
             self.noise_std_ = noise_stds * self.y_scaler_.std
         return self
+
+    def _uncertain_prior(
+        self, net: Network, noise_std: float, x: NDArray[Any], targets: NDArray[Any], law: Law
+    ) -> UncertainPrior | None:
+        """What members draw their scales from; None if all have the same."""
+        if self.prior_ is None or not self.vary_prior:
+            return None
+        # In the network's units.
+        learned = replace(self.prior_, net=require_layers(net), noise_std=noise_std)
+        return uncertain_prior(learned, x, targets, law=law, rows=PRIOR_ROWS, seed=self.seed_)
 
     def _suited_trainer(self, targets: NDArray[Any]) -> Trainer:
         regularised = not get_method(self.method).takes_weight_decay

@@ -16,6 +16,7 @@ from ntkgp.ensembles.noise import ConstantNoise
 from ntkgp.ensembles.problem import Data
 from ntkgp.ensembles.trainers import GaussNewton, Trainer, decaying_adam
 from ntkgp.estimators.base import TableEstimator
+from ntkgp.laws.uncertain import UncertainPrior
 from ntkgp.networks.protocol import Network
 
 FEW_RESIDUALS = 1000
@@ -82,9 +83,13 @@ class EnsembleEstimator(TableEstimator):
         targets: NDArray[Any],
         noise_std: float,
         trainer: Trainer | None = None,
+        prior: UncertainPrior | None = None,
         **options: Any,
     ) -> Ensemble:
-        """Members trained on scaled targets; `options` are those of `ntkgp.fit`."""
+        """Members trained on scaled targets, each with a draw of the prior if there is one.
+
+        `options` are those of `ntkgp.fit`.
+        """
         method = get_method(self.method)
         weight_decay = self.weight_decay if method.takes_weight_decay else 0.0
         before: Ensemble | None = None
@@ -106,6 +111,7 @@ class EnsembleEstimator(TableEstimator):
             members=members,
             noise_std=noise_std,
             weight_decay=weight_decay,
+            member_nets=None if prior is None else prior.draw(members, self.seed_),
             seed=self.seed_,
             trainer=trainer or self._trainer(len(x)),
             members_at_once=self.members_at_once,

@@ -58,6 +58,16 @@ class Sample(NamedTuple):
     x: NDArray[Any]
     y: NDArray[Any]
 
+    @classmethod
+    def drawn(
+        cls, net: LayeredNetwork, x: ArrayLike, y: ArrayLike, rows: int, rng: np.random.Generator
+    ) -> "Sample":
+        """So many rows at random, or all."""
+        inputs = check_inputs("x", x, net.input_shape, np.float64)
+        targets = check_targets(y, len(inputs))
+        drawn = rng.permutation(len(inputs))[:rows]
+        return cls(inputs[drawn], targets[drawn])
+
     def first(self, n: int) -> "Sample":
         return Sample(self.x[:n], self.y[:n])
 
@@ -111,29 +121,24 @@ def fit_prior(
     """
     before_compiling()
     net = require_layers(net)
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}.")
     check_counts(rows=rows, max_steps=max_steps)
     check_counts(least=0, restarts=restarts)
     if relevance and net.input_scale is None:
         net = net.scaled_by([1.0] * net.input_shape[-1])
-    space = _space(net, noise_std, dict(priors or {}))
-    inputs = check_inputs("x", x, net.input_shape, np.float64)
-    targets = check_targets(y, len(inputs))
+    space = space_of(net, noise_std, priors)
     rng = np.random.default_rng(seed)
-    drawn = rng.permutation(len(inputs))[:rows]
-    search = Search(
-        space, get_law(law).trained, OBJECTIVES[objective], Sample(inputs[drawn], targets[drawn])
-    )
+    search = Search.of(space, law, objective, Sample.drawn(net, x, y, rows, rng))
     with progress_bar(max_steps, "prior", progress) as bar:
         start = search.best_start(rng, restarts) if restarts else space.start
         found = search.descend(start, search.sample, max_steps, bar)
     return search.learned(found, objective)
 
 
-def _space(
-    net: LayeredNetwork, noise_std: float | None, priors: dict[str, LogNormal | None]
+def space_of(
+    net: LayeredNetwork, noise_std: float | None, priors: Mapping[str, LogNormal | None] | None
 ) -> Hyperparameters:
+    """The scales of a network and its noise, with `PRIORS` or those that replace them."""
+    priors = dict(priors or {})
     if noise_std is not None and not 0 < noise_std < float("inf"):
         raise ValueError(f"noise_std must be None or a finite number > 0; got {noise_std!r}.")
     first = PRIORS["noise_std"].median or 0.1
@@ -158,6 +163,13 @@ class Search:
     objective: Objective
     sample: Sample
     evaluations: int = 0
+
+    @classmethod
+    def of(cls, space: Hyperparameters, law: str | Law, objective: str, sample: Sample) -> "Search":
+        if objective not in OBJECTIVES:
+            known = ", ".join(OBJECTIVES)
+            raise ValueError(f"objective must be one of {known}; got {objective!r}.")
+        return cls(space, get_law(law).trained, OBJECTIVES[objective], sample)
 
     def loss(self, logs: NDArray[Any], sample: Sample) -> tuple[float, NDArray[Any]]:
         """-(objective + log prior) and its gradient in the logarithms."""

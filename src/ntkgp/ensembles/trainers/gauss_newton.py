@@ -141,7 +141,9 @@ class GaussNewton:
 
         # The quadratic model's decrease, ½‖J d‖² + (½σ² + μ)‖d‖²_Λ: a sum, so nothing cancels.
         jd = at.gram @ dual - shrink * at.jv
-        promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(learner.net, step)
+        promised = 0.5 * jd @ jd + (total - pull / 2) * squared_norm(
+            learner.net_of(draw.member), step
+        )
         before, data_loss = _objective(problem, draw, state.theta)
         theta = jax.tree.map(jnp.add, state.theta, step)
         gained = before - _objective(problem, draw, theta)[0]
@@ -189,7 +191,8 @@ def _gram(problem: Problem, draw: Draw, theta: Params) -> Array:
     """J Λ Jᵀ of the trained part of the model."""
     learner, weight = problem.learner, _weight(problem)
     point = theta if learner.method.model == "network" else draw.member.theta_tilde
-    gram = learner.net.tangent_gram(point, problem.data.x, learner.method.trains)
+    net = learner.net_of(draw.member)
+    gram = net.tangent_gram(point, problem.data.x, learner.method.trains)
     return weight[:, None] * gram * weight
 
 
@@ -228,9 +231,8 @@ def _primal(
     """d = Λ Jᵀ dual - shrink · v."""
     fx, pull_back = jax.vjp(lambda t: _model(problem, draw, t), theta)
     (gradient,) = pull_back((_weight(problem) * dual).reshape(fx.shape))
-    return jax.tree.map(
-        lambda g, var, own: var * g - shrink * own, gradient, problem.learner.net.prior_var(), v
-    )
+    prior_var = problem.learner.net_of(draw.member).prior_var()
+    return jax.tree.map(lambda g, var, own: var * g - shrink * own, gradient, prior_var, v)
 
 
 def _next_damping(
