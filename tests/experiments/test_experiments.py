@@ -14,11 +14,11 @@ import ntkgp
 import ntkgp.cli
 from ntkgp.cli import main
 from ntkgp.core import memory
-from ntkgp.data import Dataset, Fold, Split
+from ntkgp.data import Dataset, Split
 from ntkgp.ensembles.methods import COMPARED
 from ntkgp.ensembles.trainers import RandomCropsAndFlips
 from ntkgp.experiments import experiment as experiments
-from ntkgp.experiments import laws, results, uci, widths
+from ntkgp.experiments import laws, results, widths
 from ntkgp.experiments.catalogue import EXPERIMENTS
 from ntkgp.experiments.costs import report as costs_report
 from ntkgp.experiments.costs.run import CostsConfig
@@ -536,22 +536,6 @@ def test_claims_about_costs_hold_on_the_paper_s_numbers_and_not_on_the_opposite(
     assert costs_report.three_passes(made_up_costs(4.0, 50, 3)).verdict == "does not hold"
 
 
-# UCI
-
-
-def test_uci_runs_models_on_splits(monkeypatch, tmp_path):
-    x = RNG.normal(size=(40, 3))
-    data = Split(x, np.sin(x[:, 0]))
-    folds = tuple(Fold(np.arange(30), np.arange(30, 40)) for _ in range(3))
-    monkeypatch.setattr(uci, "load", lambda name: Dataset(name, {"all": data}, folds))
-    config = uci.UciConfig(sets=("yacht",), models=("ntkgp-law", "sklearn-gp"), splits=2)
-    contents = run_quietly("uci", config, tmp_path)
-    assert len(contents["runs"]) == 4
-    text = EXPERIMENTS["uci"].report(contents).text
-    assert "yacht" in text
-    assert "(2)*" in text
-
-
 # Everything
 
 
@@ -575,7 +559,7 @@ def test_all_runs_what_needs_no_data_and_says_what_the_rest_needs(tmp_path, caps
     ]
     assert main(["reproduce", "all", "--out", str(tmp_path), "--repeats", "1", *settings]) == 0
     printed = capsys.readouterr().out
-    for name in ("mnist", "flights", "cifar", "uci"):
+    for name in ("mnist", "flights", "cifar"):
         assert f"{name} was left out: " in printed
     assert {path.stem for path in tmp_path.glob("*.json")} == set(small)
     page = (tmp_path / "report.html").read_text()
@@ -630,7 +614,6 @@ def test_all_reports_what_it_can_beside_a_file_of_another_version(tmp_path, caps
         (["costs", "--set", "steps=0"], "steps must be above 0"),
         (["costs", "--set", "networks=vgg"], "mlp, myrtle"),
         (["flights", "--set", "window_starts=5"], "before train_rows"),
-        (["uci", "--set", "sets=iris"], "yacht"),
     ],
 )
 def test_bad_settings_get_a_clear_error(tmp_path, capsys, arguments, words):

@@ -8,10 +8,9 @@ from ntkgp.experiments.images.digits import DIGITS
 from ntkgp.experiments.images.mnist import MNIST
 from ntkgp.experiments.laws import LAWS
 from ntkgp.experiments.toy.run import TOY
-from ntkgp.experiments.uci import UCI
 from ntkgp.experiments.widths import WIDTHS
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (LAWS, COSTS, TOY, WIDTHS, DIGITS, MNIST, FLIGHTS, CIFAR, UCI)
+    for experiment in (LAWS, COSTS, TOY, WIDTHS, DIGITS, MNIST, FLIGHTS, CIFAR)
 }
