@@ -3,6 +3,10 @@
 import os
 from pathlib import Path
 
+# Each worker has about one core. OpenBLAS would start a thread for each of the machine's, and they
+# wait for each other: a matrix of 20 rows then takes 1,000 times as long. Read at NumPy's import.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import jax
 import jax.numpy as jnp
 import numpy as np
