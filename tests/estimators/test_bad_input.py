@@ -18,10 +18,10 @@ from sklearn.exceptions import DataConversionWarning
 
 from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
 
-TINY = {"members": 2, "width": 4, "min_steps": 5, "min_epochs": 1, "random_state": 0}
+TINY = {"members": 2, "width": 4, "depth": 1, "min_steps": 5, "min_epochs": 1, "random_state": 0}
 GPS = [
-    GPRegressor(activation="relu", random_state=0),
-    GPClassifier(activation="relu", random_state=0),
+    GPRegressor(activation="relu", depth=1, random_state=0),
+    GPClassifier(activation="relu", depth=1, random_state=0),
 ]
 ENSEMBLES = [EnsembleRegressor(activation="relu", **TINY), EnsembleClassifier(**TINY)]
 MODELS = GPS + ENSEMBLES

@@ -26,8 +26,8 @@ Y = SIGNAL + RNG.normal(size=120)
 LABELS = np.where(X[:, 0] + 0.3 * RNG.normal(size=120) > 0, "up", "down")
 SMALL = {"members": 2, "width": 16, "min_steps": 1000, "min_epochs": 1, "random_state": 0}
 REGRESSORS = [
-    GPRegressor(activation="erf", random_state=0),
-    EnsembleRegressor(activation="relu", **SMALL),
+    GPRegressor(activation="erf", depth=1, random_state=0),
+    EnsembleRegressor(activation="relu", depth=1, **SMALL),
 ]
 UNLEARNED = {"GPRegressor": {"optimizer": None}, "EnsembleRegressor": {"learn_prior": False}}
 """Settings that keep the network's own scales, where a test is about something else."""
@@ -197,7 +197,7 @@ def test_without_an_optimizer_the_network_s_own_scales_stay():
 def test_columns_that_do_not_matter_are_found(regressor):
     rng = np.random.default_rng(3)
     noisy = np.hstack([X, rng.normal(size=(len(X), 6))])
-    model = clone(regressor).set_params(activation="erf").fit(noisy, Y)
+    model = clone(regressor).set_params(activation="erf", depth=2).fit(noisy, Y)
     scale = np.array(model.prior_.net.input_scale)
     assert max(scale[2:]) < min(scale[:2])
 
@@ -231,14 +231,14 @@ def test_targets_have_a_noise_each():
     rng = np.random.default_rng(5)
     x = rng.normal(size=(300, 2))
     y = np.stack([x[:, 0] + 0.05 * rng.normal(size=300), x[:, 1] + rng.normal(size=300)], axis=1)
-    model = EnsembleRegressor(activation="relu", learn_prior=False, **SMALL).fit(x, y)
+    model = EnsembleRegressor(activation="relu", depth=1, learn_prior=False, **SMALL).fit(x, y)
     quiet, loud = model.noise_std_
     assert loud > 3 * quiet
     np.testing.assert_allclose(model.predict_dist(x[:2]).noise_var, [[quiet**2, loud**2]] * 2)
 
 
 def test_members_are_kept_in_the_distribution():
-    model = EnsembleRegressor(activation="relu", **SMALL).fit(X, Y)
+    model = EnsembleRegressor(activation="relu", depth=1, **SMALL).fit(X, Y)
     dist = model.predict_dist(X[:5])
     np.testing.assert_allclose(dist.members.mean(axis=0), dist.mean)
     np.testing.assert_allclose(dist.members.var(axis=0), dist.epistemic_var)
@@ -379,7 +379,7 @@ def test_every_law_has_estimators(law):
 
 @pytest.mark.parametrize("method", some_slow(ntkgp.METHODS, fast=("ntkgp-fn", "deep-ensemble")))
 def test_every_method_has_estimators(method):
-    model = EnsembleRegressor(method, activation="relu", **SMALL).fit(X, Y)
+    model = EnsembleRegressor(method, activation="relu", depth=1, **SMALL).fit(X, Y)
     assert np.isfinite(model.predict(X, return_std=True)).all()
     assert model.score(X, SIGNAL) > (0.0 if method == "nngp" else 0.5)  # 16 fixed features
 
@@ -437,7 +437,7 @@ def members_of(ensemble, k):
 
 
 @pytest.mark.parametrize(
-    "model", [EnsembleRegressor(activation="relu", **SMALL), EnsembleClassifier(**SMALL)]
+    "model", [EnsembleRegressor(activation="relu", depth=1, **SMALL), EnsembleClassifier(**SMALL)]
 )
 def test_a_warm_start_grows_the_ensemble_and_leaves_trained_members_alone(model, tmp_path):
     y = LABELS if isinstance(model, EnsembleClassifier) else Y
@@ -477,7 +477,7 @@ def test_without_a_warm_start_all_is_trained_anew():
 
 
 @pytest.mark.parametrize(
-    "model", [EnsembleRegressor(activation="relu", **SMALL), EnsembleClassifier(**SMALL)]
+    "model", [EnsembleRegressor(activation="relu", depth=1, **SMALL), EnsembleClassifier(**SMALL)]
 )
 def test_rows_held_out_say_nothing_before_training_is_over(model):
     """Other inputs and targets in the rows held out: the same scale, choice and members."""
