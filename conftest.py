@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
-# Each worker has about one core. OpenBLAS would start a thread for each of the machine's, and they
-# wait for each other: a matrix of 20 rows then takes 1,000 times as long. Read at NumPy's import.
+# Each worker has about one core. OpenBLAS would start a thread for each of the machine's, and on a
+# busy one they wait for each other: inverting 20 rows took 1,000 times as long and more. Workers
+# inherit this before they import NumPy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
