@@ -39,7 +39,7 @@ def fit(
     noise: Noise = ConstantNoise(),
     member_nets: Sequence[LayeredNetwork] | None = None,
     seed: int = 0,
-    trainer: Trainer | None = None,
+    trainer: Trainer | Sequence[Trainer] | None = None,
     validation: tuple[ArrayLike, ArrayLike] | None = None,
     weight_decay: float = 0.0,
     members_at_once: int | None = None,
@@ -64,7 +64,8 @@ def fit(
         seed: the seed of all randomness, from 0 to 2³² - 1.
         trainer: `GaussNewton`, or `Descent` with any Optax optimiser. By default Gauss-Newton for
             least squares with few residuals, where it is quicker and gets further. For all
-            else Adam with a decaying learning rate. `progress` says which.
+            else Adam with a decaying learning rate. `progress` says which. Several trainers work in
+            turn, each from where the one before it ended.
         validation: a pair of inputs and targets for early stopping, for trainers that use them.
         weight_decay: for deep ensembles, which have no regulariser of their own.
         members_at_once: how many members one program holds; None for all. Fewer take less memory.
@@ -93,19 +94,16 @@ def fit(
     ).check()
     problem = _check_problem(learner, x, y, validation)
     seed = _check_seed(seed)
-    if trainer is None:
-        trainer = default_trainer(problem)
-        note(f"trainer: {type(trainer).__name__}", progress)
-    elif not isinstance(trainer, Trainer):
-        raise TypeError(
-            "trainer must be a Trainer: ntkgp.GaussNewton(), or ntkgp.Descent(optimizer, epochs=...) "
-            f"for an Optax optimiser; got {trainer!r}."
-        )
+    trainers = _check_trainers(trainer, problem, progress)
     chosen = choose_plan(net, len(indices), plan, members_at_once)
-    check_training(problem, trainer, chosen)
+    for each in trainers:
+        check_training(problem, each, chosen)
     own_nets = _check_member_nets(member_nets, net, len(indices))
     draws = draw_members(learner, seed, indices, problem.data.y, own_nets)
-    trained = train(problem, draws, trainer, chosen, progress)
+    trained = train(problem, draws, trainers[0], chosen, progress)
+    for each in trainers[1:]:
+        onwards = draws._replace(theta=trained.theta)
+        trained = trained.then(train(problem, onwards, each, chosen, progress))
     good = np.isfinite(trained.losses).all(axis=1) & np.isfinite(trained.objectives)
     failed = tuple(i for i, ok in zip(indices, good, strict=True) if not ok)
     _warn_of_failures(failed, len(indices))
@@ -165,6 +163,20 @@ def _check_members(members: Any) -> tuple[int, ...]:
             f"got {members!r}."
         )
     return indices
+
+
+def _check_trainers(trainer: Any, problem: Problem, progress: bool) -> Sequence[Trainer]:
+    if trainer is None:
+        chosen = default_trainer(problem)
+        note(f"trainer: {type(chosen).__name__}", progress)
+        return [chosen]
+    trainers = trainer if isinstance(trainer, (list, tuple)) else [trainer]
+    if not trainers or not all(isinstance(each, Trainer) for each in trainers):
+        raise TypeError(
+            "trainer must be a Trainer, or several: ntkgp.GaussNewton(), or ntkgp.Descent(optimizer, "
+            f"epochs=...) for an Optax optimiser; got {trainer!r}."
+        )
+    return trainers
 
 
 def _check_member_nets(

@@ -41,6 +41,14 @@ class Trained(NamedTuple):
     ended: NDArray[Any]
     """(members,): why training ended, a word of `trainers.protocol.ENDED`."""
 
+    def then(self, later: "Trained") -> "Trained":
+        """What became of the members after another trainer went on with them."""
+        traces = {
+            name: np.concatenate([getattr(self, name), getattr(later, name)], axis=1)
+            for name in ("losses", "validation_losses")
+        }
+        return later._replace(**traces)
+
 
 class Best(NamedTuple):
     """Each member's best parameters on the validation set so far."""

@@ -1,5 +1,6 @@
 """The ensemble as a classifier."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -68,7 +69,7 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         batch_size: int = 64,
         weight_decay: float = 1e-4,
         validation_fraction: float = 0.1,
-        trainer: Trainer | None = None,
+        trainer: Trainer | Sequence[Trainer] | None = None,
         members_at_once: int | None = None,
         warm_start: bool = False,
         random_state: Any = None,

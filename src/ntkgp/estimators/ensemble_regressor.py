@@ -67,8 +67,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             min_epochs passes over the data or min_steps steps, whichever is more.
         weight_decay: for deep ensembles; other methods have the regulariser of their prior instead.
         validation_fraction: share of the rows held out; 0 for none.
-        trainer: a `Trainer`; None for Gauss-Newton on up to 1,000 targets, if the method has a
-            regulariser and the noise is constant, and for Adam otherwise.
+        trainer: a `Trainer`, or several that work in turn; None for Adam, and on up to 1,000 targets
+            for Gauss-Newton after it, if the method has a regulariser and the noise is constant.
         members_at_once: how many members one program holds; None for all. Fewer take less memory.
         warm_start: whether a second `fit` on the same data keeps the members that are there and
             trains only those that `members` asks for beyond them.
@@ -109,12 +109,12 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         learn_prior: bool = True,
         vary_prior: bool = True,
         learning_rate: float = 3e-3,
-        min_steps: int = 2000,
+        min_steps: int = 4000,
         min_epochs: int = 20,
         batch_size: int = 64,
         weight_decay: float = 1e-4,
         validation_fraction: float = 0.1,
-        trainer: Trainer | None = None,
+        trainer: Trainer | Sequence[Trainer] | None = None,
         members_at_once: int | None = None,
         warm_start: bool = False,
         random_state: Any = None,
@@ -203,7 +203,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         learned = replace(self.prior_, net=require_layers(net), noise_std=noise_std)
         return uncertain_prior(learned, x, targets, law=law, rows=PRIOR_ROWS, seed=self.seed_)
 
-    def _suited_trainer(self, targets: NDArray[Any]) -> Trainer:
+    def _suited_trainer(self, targets: NDArray[Any]) -> Trainer | Sequence[Trainer]:
         regularised = not get_method(self.method).takes_weight_decay
         least_squares = regularised and self._noise.least_squares
         return self._trainer(len(targets), targets.size if least_squares else None)

@@ -1,6 +1,6 @@
 """What both ensemble estimators share: how their members are trained, and how an ensemble grows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,8 +21,8 @@ from ntkgp.networks.protocol import Network
 
 FEW_RESIDUALS = 1000
 """Up to so many, ten members take enough of Gauss-Newton's steps within seconds."""
-LEAST_STEPS, MOST_STEPS, SMALL = 25, 100, 350
-"""Its steps for FEW_RESIDUALS, and for as many as SMALL or fewer."""
+LEAST_STEPS, MOST_STEPS = 10, 50
+"""Its steps for FEW_RESIDUALS, and for fewer than half as many."""
 
 
 class EnsembleEstimator(TableEstimator):
@@ -36,7 +36,7 @@ class EnsembleEstimator(TableEstimator):
     min_epochs: int
     batch_size: int
     weight_decay: float
-    trainer: Trainer | None
+    trainer: Trainer | Sequence[Trainer] | None
     members_at_once: int | None
     warm_start: bool
     verbose: bool
@@ -48,21 +48,22 @@ class EnsembleEstimator(TableEstimator):
     def _goes_on(self) -> bool:
         return bool(self.warm_start) and hasattr(self, "ensemble_")
 
-    def _trainer(self, n: int, residuals: int | None = None) -> Trainer:
-        """The user's trainer, or the default one for n rows.
+    def _trainer(self, n: int, residuals: int | None = None) -> Trainer | Sequence[Trainer]:
+        """The user's trainer, or the default for n rows: Adam.
 
-        If training is least squares with few residuals, that is Gauss-Newton: it follows the law of
-        small noise to the minimum, which Adam nears in tens of thousands of steps.
+        If training is least squares with few residuals, Gauss-Newton goes on from there: it follows the
+        law of small noise to the minimum, which Adam nears in tens of thousands of steps.
         """
         if self.trainer:
             return self.trainer
         counts = check_counts(
             min_steps=self.min_steps, min_epochs=self.min_epochs, batch_size=self.batch_size
         )
-        if residuals is not None and residuals <= FEW_RESIDUALS:
-            steps = MOST_STEPS * (SMALL / max(residuals, SMALL)) ** 2  # each costs N² or more
-            return GaussNewton(max_steps=max(LEAST_STEPS, int(steps)), tolerance=3e-4)
-        return decaying_adam(n, self.learning_rate, **counts)
+        adam = decaying_adam(n, self.learning_rate, **counts)
+        if residuals is None or residuals > FEW_RESIDUALS:
+            return adam
+        steps = int(LEAST_STEPS * (FEW_RESIDUALS / residuals) ** 2)  # each costs N² or more
+        return [adam, GaussNewton(max_steps=min(steps, MOST_STEPS), tolerance=3e-4)]
 
     @contextmanager
     def _as_before_on_failure(self) -> Iterator[None]:
@@ -82,7 +83,7 @@ class EnsembleEstimator(TableEstimator):
         x: NDArray[Any],
         targets: NDArray[Any],
         noise_std: float,
-        trainer: Trainer | None = None,
+        trainer: Trainer | Sequence[Trainer] | None = None,
         prior: UncertainPrior | None = None,
         **options: Any,
     ) -> Ensemble:
