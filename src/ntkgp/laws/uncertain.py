@@ -23,7 +23,7 @@ _STEP = 1e-3
 
 
 @storable
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UncertainPrior:
     """The logarithms of a network's scales, normal about those that were learned.
 
