@@ -46,7 +46,11 @@ def classifier(request):
 
 @pytest.mark.parametrize(
     "model",
-    [*REGRESSORS, *(pytest.param(model, marks=pytest.mark.slow) for model in CLASSIFIERS)],
+    [
+        REGRESSORS[0],
+        clone(REGRESSORS[1]).set_params(learn_prior=False, min_steps=100),
+        *(pytest.param(m, marks=pytest.mark.slow) for m in (REGRESSORS[1], *CLASSIFIERS)),
+    ],
     ids=lambda m: type(m).__name__,
 )
 def test_scikit_learn_s_own_checks_pass(model):
@@ -162,7 +166,8 @@ def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypa
 
 def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
-    model = EnsembleRegressor(activation="erf", members=2, width=16, random_state=0)
+    settings = {"members": 2, "width": 16, "min_steps": 1000}
+    model = EnsembleRegressor(activation="erf", random_state=0, **settings)
     before = clone(model).fit(X_SMOOTH, Y_SMOOTH)
     for name, value in (("FEW_RESIDUALS", 10), ("ENOUGH_ROWS", 10)):
         monkeypatch.setattr(ensemble_regressor, name, value)
@@ -181,7 +186,7 @@ def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
 
 
 def test_without_an_optimizer_the_network_s_own_scales_stay():
-    net = ntkgp.mlp(2, w_std=1.2, b_std=0.3)
+    net = ntkgp.mlp(2, width=8, depth=1, w_std=1.2, b_std=0.3)
     fixed = GPRegressor(network=net, optimizer=None).fit(X, Y)
     assert fixed.fitted_network() == net
     assert fixed.prior_ is None

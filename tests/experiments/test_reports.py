@@ -149,7 +149,7 @@ AXES = [
 def test_the_axes_of_figures_are_in_the_files():
     assert {entry for _, entry in AXES} >= {
         *("confidence_thresholds", "entropy_edges"),
-        *("precision_thresholds", "kept_shares", "chains", "grid", "published"),
+        *("precision_thresholds", "kept_shares", "chains", "grid"),
     }
 
 
@@ -214,7 +214,7 @@ def test_tables_show_the_interval_of_student_s_distribution():
 def test_the_table_of_experiments_imports_neither_matplotlib_nor_scikit_learn():
     code = (
         "import sys; from ntkgp.experiments.catalogue import EXPERIMENTS; import ntkgp.cli; "
-        "assert len(EXPERIMENTS) == 9; print({'matplotlib', 'sklearn'} & set(sys.modules))"
+        "assert len(EXPERIMENTS) == 8; print({'matplotlib', 'sklearn'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
