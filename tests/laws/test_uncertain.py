@@ -68,6 +68,7 @@ def test_draws_are_normal_within_bounds_and_a_function_of_seed_and_index(learned
     assert np.all(draws <= found.high + 1e-9)
     np.testing.assert_array_equal(logs_of(found.draw([7])[0]), draws[7])
     assert found.draw([7], seed=1) != found.draw([7])
+    assert found.draw(np.int64(2)) == found.draw(2)
 
 
 def test_hidden_layers_are_given(learned):

@@ -39,13 +39,15 @@ class UncertainPrior:
     high: NDArray[Any] = field(repr=False)
     """(scales,): the bounds that draws are kept within."""
 
-    def draw(self, members: int | Iterable[int], seed: int = 0) -> list[LayeredNetwork]:
+    def draw(
+        self, members: int | np.integer[Any] | Iterable[int], seed: int = 0
+    ) -> list[LayeredNetwork]:
         """The networks of so many members, or of those with these indices.
 
         That of member i is a function of (seed, i) alone.
         """
         space = Hyperparameters(self.net, 1.0, {})
-        indices = range(members) if isinstance(members, int) else members
+        indices = range(members) if isinstance(members, (int, np.integer)) else members
         return [space.at(self._logs(space.start, seed, index))[0] for index in indices]
 
     def _logs(self, mean: NDArray[Any], seed: int, index: int) -> NDArray[Any]:
