@@ -33,13 +33,13 @@ class TableEstimator(SavedEstimator):
             inputs, targets = validate_data(self, X, y, **_OPTIONS, **y_options)
         except (ValueError, TypeError) as error:
             raise _naming(error, "X" if _is_bad(X) else "y") from None
-        return _check_size(inputs), _check_targets(targets, **y_options)
+        self.input_shape_ = _check_size(inputs).shape[1:]
+        return inputs, _check_targets(targets, **y_options)
 
     def _standardise(self, X: NDArray[Any], train: NDArray[np.int64]) -> NDArray[np.float64]:
         """X on the scale of the training rows: a table column by column, images as a whole."""
         if not self._goes_on():
             self.x_scaler_ = Scaler.of("X", X[train], by_column=X.ndim == 2)
-        self.input_shape_ = X.shape[1:]
         return self.x_scaler_.apply("X", X)
 
     def _inputs(self, X: Any) -> NDArray[np.float64]:

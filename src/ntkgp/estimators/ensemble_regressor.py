@@ -14,9 +14,11 @@ from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator
-from ntkgp.estimators.preparation import ENOUGH_ROWS, PRIOR_ROWS, holdout
+from ntkgp.estimators.left_out import BLOCK_ROWS, checked
+from ntkgp.estimators.preparation import ENOUGH_ROWS, PRIOR_ROWS, has_table_kernel, holdout
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.estimators.standardise import Scaler
+from ntkgp.laws.exact import condition
 from ntkgp.laws.table import Law, get_law
 from ntkgp.laws.uncertain import UncertainPrior, uncertain_prior
 from ntkgp.networks.layered import LayeredNetwork, require_layers
@@ -24,6 +26,8 @@ from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
 
+HELD_OUT = 0.1
+"""The share of rows held out by default."""
 PILOTS = 3
 """Members that try a lower noise."""
 LESS_NOISE = 0.4
@@ -34,19 +38,20 @@ LESS_NOISE = 0.4
 class EnsembleRegressor(Regressor, EnsembleEstimator):
     """An ensemble of neural networks that says how sure it is; by default Bayesian, NTKGP-param.
 
-    Inputs and targets are standardised inside. A tenth of the rows, and at least 5, is held out; from a
-    table of fewer than 20 rows none are. The other rows learn the prior: a scale for each input column,
+    Inputs and targets are standardised inside. The prior is learned: a scale for each input column,
     the weight and bias scales of each layer, the scale of the function, the noise and the activation
     have the highest marginal likelihood of the infinitely wide network, on at most 400 rows. Of images,
     of networks whose kernel is unknown, and with learned noise, only the noise and the function's scale
-    are learned.
+    are learned. Where data leave the scales of the prior open, so do members: each has a draw from the
+    posterior of the scales.
 
-    Where data leave the scales of the prior open, so do members: each has a draw from the posterior of
-    the scales. Members train on all rows that are not held out. If these are more than 1,000, a few
-    members first try whether less noise in training suits the rows held out better. These rows also set
-    the noise of predictions, by their likelihood; the fewer they are, the nearer it stays to that of
-    training. Several targets share the noise of training and the scale, relative to their standard
-    deviations.
+    Rows that are not trained on check the noise. Up to 1,000 rows, the exact law of infinite width
+    predicts each from all others, so that members train on all. With more rows, and for deep ensembles
+    and learned noise, a tenth of the rows, and at least 5, is held out; from fewer than 20 none are. If
+    members train on more than 1,000, a few first try whether less noise in training suits the rows held
+    out better. The rows left out or held out also set the noise of predictions, by their likelihood; the
+    fewer they are, the nearer it stays to that of training. Several targets share the noise of training
+    and the scale, relative to their standard deviations.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
@@ -66,7 +71,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         learning_rate, min_steps, min_epochs, batch_size: of Adam with cosine decay, which runs for
             min_epochs passes over the data or min_steps steps, whichever is more.
         weight_decay: for deep ensembles; other methods have the regulariser of their prior instead.
-        validation_fraction: share of the rows held out; 0 for none.
+        validation_fraction: share of the rows held out, 0 for none; None for a tenth where the exact
+            law cannot check the noise.
         trainer: a `Trainer`, or several that work in turn; None for Adam, and on up to 1,000 targets
             for Gauss-Newton after it, if the method has a regulariser and the noise is constant.
         members_at_once: how many members one program holds; None for all. Fewer take less memory.
@@ -113,7 +119,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         min_epochs: int = 20,
         batch_size: int = 64,
         weight_decay: float = 1e-4,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | None = None,
         trainer: Trainer | Sequence[Trainer] | None = None,
         members_at_once: int | None = None,
         warm_start: bool = False,
@@ -142,6 +148,9 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    noise_std_: NDArray[Any] | None
+    uncertain_prior_: UncertainPrior | None
+
     @property
     def _noise(self) -> Noise:
         return ConstantNoise() if self.noise is None else self.noise
@@ -153,26 +162,18 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     def _fit(self, X: Any, y: Any) -> "EnsembleRegressor":
         inputs, targets = self._check_xy(X, y)
-        law = get_law(get_method(self.method).law)
         if not self._noise.constant and self.noise_std is not None:
             raise ValueError(f"{self._noise!r} learns the noise: leave noise_std None.")
-        train, held_out = holdout(len(inputs), self.validation_fraction, self._start())
-        x = self._standardise(inputs, train)
         nets = self._candidates(self._noise.heads * targets.shape[1])
+        share = self._share_to_hold_out(nets, targets.size)
+        train, held_out = holdout(len(inputs), share, self._start())
+        x = self._standardise(inputs, train)
         trainer = self._suited_trainer(targets[train])  # before the work: it may be refused
         if self._goes_on():
             net, noise_std = self._chosen_before(nets)
         else:
-            learn = bool(self.learn_prior) and self._noise.constant
-            options = {"learn": learn, "progress": bool(self.verbose)}
-            net, noise_std = self._choose(nets, x[train], targets[train], law, **options)
-            if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
-                self.y_scaler_ = Scaler.of("y", targets[train])
+            net, noise_std = self._learned(nets, x[train], targets[train], not len(held_out))
         scaled = self.y_scaler_.apply("y", targets)
-        if not self._goes_on():
-            self.uncertain_prior_ = self._uncertain_prior(
-                net, noise_std, x[train], scaled[train], law
-            )
         stops_early = len(held_out) and self._stops_early()
         fit_members = partial(
             self._train,
@@ -187,11 +188,63 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         if self._may_need_less_noise(len(train), len(held_out)):
             noise_std = self._less_noise(fit_members, noise_std, x[held_out], scaled[held_out])
         self.ensemble_ = fit_members(noise_std=noise_std)
-        self.noise_std_ = None
-        if self._noise.constant:
-            noise_stds = self._calibrated_noise(noise_std, x[held_out], scaled[held_out])
-            self.noise_std_ = noise_stds * self.y_scaler_.std
+        if self._noise.constant and self.noise_std is None and len(held_out):
+            predicted = self.ensemble_.predict(x[held_out])
+            found = best_noise_std(predicted, scaled[held_out], expected=noise_std)
+            self.noise_std_ = found * self.y_scaler_.std
         return self
+
+    def _share_to_hold_out(self, nets: Sequence[Network], n_targets: int) -> float:
+        """None is needed of a small table whose noise the exact law can check."""
+        if self.validation_fraction is not None:
+            return self.validation_fraction
+        small = n_targets <= FEW_RESIDUALS and all(map(has_table_kernel, nets))
+        return 0.0 if small and self._follows_law() else HELD_OUT
+
+    def _follows_law(self) -> bool:
+        """Whether members follow the exact law of a posterior, which then checks their prior."""
+        return self._noise.constant and not get_method(self.method).takes_weight_decay
+
+    def _learned(
+        self, nets: Sequence[Network], x: NDArray[Any], y: NDArray[Any], check_noise: bool
+    ) -> tuple[Network, float]:
+        """The network and σ of training; sets `y_scaler_`, `noise_std_` and `uncertain_prior_`.
+
+        Args:
+            check_noise: whether the exact law checks the noise, because no rows are held out.
+        """
+        law = get_law(get_method(self.method).law)
+        learn = bool(self.learn_prior) and self._noise.constant
+        net, noise_std = self._choose(nets, x, y, law, learn=learn, progress=bool(self.verbose))
+        noise_stds = np.full(y.shape[1], noise_std)
+        if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
+            self.y_scaler_ = Scaler.of("y", y)
+        elif self.noise_std is None and self._follows_law() and has_table_kernel(net) and np.any(y):
+            noise_std, noise_stds = self._checked(net, noise_std, x, y, law, check_noise)
+        self.noise_std_ = noise_stds * self.y_scaler_.std if self._noise.constant else None
+        targets = self.y_scaler_.apply("y", y)
+        self.uncertain_prior_ = self._uncertain_prior(net, noise_std, x, targets, law)
+        return net, noise_std
+
+    def _checked(
+        self,
+        net: LayeredNetwork,
+        noise_std: float,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        law: Law,
+        check_noise: bool,
+    ) -> tuple[float, NDArray[Any]]:
+        """σ of training, and σ of predictions for each target; stretches `y_scaler_`."""
+        posterior = Law(prior=law.trained, trained=law.trained)
+        rows = np.random.default_rng(self.seed_).permutation(len(x))[:BLOCK_ROWS]
+        targets = self.y_scaler_.apply("y", y[rows])
+        conditioned = partial(condition, net, x[rows], targets, law=posterior)
+        found = checked(
+            conditioned, noise_std, self.seed_, may_be_less=check_noise and len(x) > PRIOR_ROWS
+        )
+        self.y_scaler_ = self.y_scaler_.stretched(found.stretch)
+        return found.law.noise_std, found.noise_stds
 
     def _uncertain_prior(
         self, net: Network, noise_std: float, x: NDArray[Any], targets: NDArray[Any], law: Law
@@ -253,15 +306,6 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         """Whether held-out rows choose the epoch to keep: only if nothing else regularises the members."""
         overfits = get_method(self.method).takes_weight_decay or not self._noise.constant
         return overfits and isinstance(self.trainer, Descent | None)
-
-    def _calibrated_noise(
-        self, trained: float, x: NDArray[Any], targets: NDArray[Any]
-    ) -> NDArray[Any]:
-        """σ of each target that makes these held-out rows most likely."""
-        trained_stds = np.full(targets.shape[1], trained)
-        if self.noise_std is not None or not len(x):
-            return trained_stds
-        return best_noise_std(self.ensemble_.predict(x), targets, expected=trained)
 
     def _mixture(self, x: NDArray[Any]) -> Mixture:
         """The members' normals, with the calibrated noise unless it is learned."""

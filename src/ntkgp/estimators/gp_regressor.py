@@ -1,6 +1,5 @@
 """The exact law of infinite width as a regressor."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,20 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
+from ntkgp.estimators.left_out import checked
 from ntkgp.estimators.preparation import PRIOR_ROWS
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.kernels.solvers import Cholesky, Solver
-from ntkgp.laws.exact import ExactLaw, condition
+from ntkgp.laws.exact import condition
 from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
-from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Normal
-
-LEFT_OUT_ROWS = 500
-"""The most rows that check the noise."""
-LESS_NOISE = 0.6
-"""The step in which less noise is tried."""
 
 
 @storable
@@ -31,8 +25,10 @@ class GPRegressor(Regressor):
 
     Inputs and targets are standardised inside. The prior is learned: a scale for each input column,
     the weight and bias scales of each layer, the scale of the function, the noise, and the activation
-    are those of highest marginal likelihood, on at most 400 rows. All rows then check the noise: each
-    of up to 500 rows is predicted from all others, and the noise of predictions makes them most likely.
+    are those of highest marginal likelihood, on at most 400 rows. Rows left out then check it: each of up
+    to 500 rows is predicted from all others, and the noise of predictions makes them most likely. Thirds
+    of the order of each column are predicted from the other two, and if the law was too sure of them, its
+    function's scale grows.
 
     Args:
         law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
@@ -113,24 +109,16 @@ class GPRegressor(Regressor):
             solver=self.solver or Cholesky(),
             progress=bool(self.verbose),
         )
-        self.law_ = conditioned(noise_std=noise_std)
-        self.noise_std_ = np.full(targets.shape[1], noise_std) * self.y_scaler_.std
         if self.noise_std is None and law.is_posterior:
-            self._check_noise(conditioned, len(x) > PRIOR_ROWS)
+            more = len(x) > PRIOR_ROWS
+            found = checked(conditioned, noise_std, self.seed_, may_be_less=more)
+            self.law_, noise_stds, stretch = found
+            self.y_scaler_ = self.y_scaler_.stretched(stretch)
+        else:
+            self.law_ = conditioned(noise_std=noise_std)
+            noise_stds = np.full(targets.shape[1], noise_std)
+        self.noise_std_ = noise_stds * self.y_scaler_.std
         return self
-
-    def _check_noise(self, conditioned: Callable[..., ExactLaw], may_be_less: bool) -> None:
-        """Set the noise by rows left out; with more rows than the prior saw, less may do."""
-        rows = np.random.default_rng(self.seed_).permutation(len(self.law_.x))[:LEFT_OUT_ROWS]
-        score = _score(self.law_, rows)
-        while may_be_less:
-            law = conditioned(noise_std=LESS_NOISE * self.law_.noise_std)
-            if (better := _score(law, rows)) <= score:
-                break
-            self.law_, score = law, better
-        expected = self.law_.noise_std
-        found = best_noise_std(self.law_.left_out(rows), self.law_.y[rows], expected)
-        self.noise_std_ = found * self.y_scaler_.std
 
     def fitted_network(self) -> Network:
         return self.law_.net
@@ -154,8 +142,3 @@ class GPRegressor(Regressor):
         functions = self.law_.sample(x, n_samples, seed)
         noise = np.random.default_rng([seed, 1]).standard_normal(functions.shape)
         return functions + np.sqrt(self._noise_var) * noise
-
-
-def _score(law: ExactLaw, rows: NDArray[Any]) -> float:
-    """The mean log-likelihood of rows, each predicted from all others."""
-    return float(np.mean(law.left_out(rows).log_prob(law.y[rows])))

@@ -1,7 +1,7 @@
 """What every estimator does to a table before a network sees it."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,11 +103,16 @@ def choose(
         return Choice(nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0)
     choices = [
         _learned(net, x, y, law, seed, noise_std, options)
-        if isinstance(net, LayeredNetwork) and net.entries_per_pair() == 1 and learn
+        if has_table_kernel(net) and learn
         else _scaled(net, x, y, law, seed, noise_std)
         for net in nets
     ]
     return max(choices, key=lambda choice: choice.log_marginal_likelihood)
+
+
+def has_table_kernel(net: Network) -> TypeGuard[LayeredNetwork]:
+    """Whether the exact kernel of two inputs is one number in every layer, as for rows of a table."""
+    return isinstance(net, LayeredNetwork) and net.entries_per_pair() == 1
 
 
 def _learned(

@@ -1,7 +1,7 @@
 """What a law of Table 1 predicts after training on data: one conditioning for all of them."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,19 @@ class ExactLaw:
         fit = np.sum(self.y * self.weights)
         log_det = self.inverse.log_det()
         return float(-0.5 * (fit + c * log_det + c * n * np.log(2 * np.pi)))
+
+    def stretched(self, factor: float) -> "ExactLaw":
+        """The same in a unit `factor` times as large: targets shrink, prior and noise are as they were.
+
+        In the old unit that is a prior and a noise `factor` times as large. Means stay where they are.
+        """
+        return replace(self, y=self.y / factor, weights=self.weights / factor)
+
+    def of_rows(self, rows: NDArray[np.integer[Any]]) -> "ExactLaw":
+        """The law conditioned on these training rows alone."""
+        return condition(
+            self.net, self.x[rows], self.y[rows], law=self.law, noise_std=self.noise_std
+        )
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the law into a directory, for `ntkgp.load`: safetensors and JSON."""

@@ -12,6 +12,7 @@ from ntkgp.core.arrays import check_counts, check_inputs
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import storable
+from ntkgp.core.threads import one_blas_thread
 from ntkgp.kernels.gradients import kernel_gradient
 from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.kernels.matrices import Which, kernel_matrix
@@ -128,7 +129,7 @@ def fit_prior(
     space = space_of(net, noise_std, priors)
     rng = np.random.default_rng(seed)
     search = Search.of(space, law, objective, Sample.drawn(net, x, y, rows, rng))
-    with progress_bar(max_steps, "prior", progress) as bar:
+    with one_blas_thread(), progress_bar(max_steps, "prior", progress) as bar:
         start = search.best_start(rng, restarts) if restarts else space.start
         found = search.descend(start, search.sample, max_steps, bar)
     return search.learned(found, objective)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ntkgp.core.arrays import check_counts
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.storage import storable
+from ntkgp.core.threads import one_blas_thread
 from ntkgp.laws.hyperparameters import Hyperparameters, LogNormal
 from ntkgp.laws.prior import LearnedPrior, Sample, Search, space_of
 from ntkgp.laws.table import Law
@@ -96,7 +97,9 @@ def uncertain_prior(
     belief = space.belief
     free = np.flatnonzero(belief.low[:-1] < belief.high[:-1])
     spread = belief.spread[free]
-    curvature, vectors = np.linalg.eigh(spread * _hessian(search, free) * spread[:, None])
+    with one_blas_thread():
+        hessian = _hessian(search, free)
+    curvature, vectors = np.linalg.eigh(spread * hessian * spread[:, None])
     root = np.zeros((len(belief.low) - 1, len(free)))
     root[free] = spread[:, None] * vectors / np.sqrt(np.maximum(curvature, 1.0))
     return UncertainPrior(learned.net, root, belief.low[:-1], belief.high[:-1])
