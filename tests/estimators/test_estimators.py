@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import ntkgp
 from helpers import some_slow, without_kernel
 from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
-from ntkgp.estimators import ensemble_regressor, gp_regressor, preparation
+from ntkgp.estimators import ensemble_regressor, gp_regressor, left_out, preparation
 from ntkgp.estimators.preparation import holdout
 from ntkgp.networks.layers import Conv, Dense, GlobalAvgPool, Relu
 
@@ -155,11 +155,11 @@ def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypa
     """Ten rows of a smooth function leave doubt, two hundred do not."""
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
     model = GPRegressor(activation="erf", random_state=0).fit(X_SMOOTH, Y_SMOOTH)
-    steps = steps_of_less_noise(model, model.law_.noise_std, gp_regressor.LESS_NOISE)
+    steps = steps_of_less_noise(model, model.law_.noise_std, left_out.LESS_NOISE)
     assert steps == pytest.approx(0)  # the estimator thinks that the prior has seen all rows
     monkeypatch.setattr(gp_regressor, "PRIOR_ROWS", 10)
     model = GPRegressor(activation="erf", random_state=0).fit(X_SMOOTH, Y_SMOOTH)
-    steps = steps_of_less_noise(model, model.law_.noise_std, gp_regressor.LESS_NOISE)
+    steps = steps_of_less_noise(model, model.law_.noise_std, left_out.LESS_NOISE)
     assert steps == pytest.approx(round(steps))
     assert steps >= 1
 
@@ -177,7 +177,7 @@ def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
         trained = float(model.ensemble_.learner.noise_std)
         return steps_of_less_noise(model, trained, ensemble_regressor.LESS_NOISE)
 
-    assert steps(before) == pytest.approx(0, abs=1e-5)
+    assert steps(before) == pytest.approx(0, abs=1e-5)  # it thinks that the prior has seen all rows
     assert steps(after) == pytest.approx(round(steps(after)), abs=1e-5)
     assert steps(after) >= 1
     given = clone(model).set_params(noise_std=0.1).fit(X_SMOOTH, Y_SMOOTH)  # the control

@@ -44,6 +44,19 @@ def check_inputs(
     return array.astype(kind, copy=False)
 
 
+def check_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+    """The weights of n rows, all above 0; None if there are none, or all are 1."""
+    if weights is None:
+        return None
+    array = check_inputs("sample_weight", weights, (), np.float64)
+    if array.shape != (n,) or not np.all(array > 0):
+        raise ValueError(
+            f"sample_weight must be {n} numbers > 0, one for each row; got shape {array.shape}, the "
+            f"least {array.min():g}. Drop rows of weight 0."
+        )
+    return None if np.all(array == 1) else np.array(array)
+
+
 def check_counts(least: int = 1, **counts: int) -> dict[str, int]:
     """The counts, or an error for the first that is not a whole number of at least `least`."""
     for name, value in counts.items():

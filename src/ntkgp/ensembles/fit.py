@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ntkgp.core.arrays import check_inputs
+from ntkgp.core.arrays import check_inputs, check_weights
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.progress import note
 from ntkgp.ensembles.ensemble import Ensemble
@@ -37,6 +37,7 @@ def fit(
     members: int | np.integer[Any] | Iterable[int] = 10,
     noise_std: float = 0.1,
     noise: Noise = ConstantNoise(),
+    sample_weight: ArrayLike | None = None,
     member_nets: Sequence[LayeredNetwork] | None = None,
     seed: int = 0,
     trainer: Trainer | Sequence[Trainer] | None = None,
@@ -59,6 +60,8 @@ def fit(
         noise: `ConstantNoise()`, or `LearnedNoise()` for a σ²(x) that the network learns
             (Section 3.3). It then has two outputs for each column of y, first the means, then the
             variances before a sigmoid; y should be standardised, and the trainer be `Descent`.
+        sample_weight: w_n > 0 of each row, (n,): its noise variance is σ²/w_n. A whole number counts as
+            so many equal rows.
         member_nets: a network for each member, if members are to differ in their prior: `net` with
             other scales, such as `uncertain_prior(...).draw(...)` gives.
         seed: the seed of all randomness, from 0 to 2³² - 1.
@@ -92,7 +95,7 @@ def fit(
         _number("weight_decay", weight_decay),
         noise,
     ).check()
-    problem = _check_problem(learner, x, y, validation)
+    problem = _check_problem(learner, x, y, sample_weight, validation)
     seed = _check_seed(seed)
     trainers = _check_trainers(trainer, problem, progress)
     chosen = choose_plan(net, len(indices), plan, members_at_once)
@@ -210,8 +213,10 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _check_problem(learner: Baselearner, x: ArrayLike, y: ArrayLike, validation: Any) -> Problem:
-    data = _check_data("x", "y", x, y, learner)
+def _check_problem(
+    learner: Baselearner, x: ArrayLike, y: ArrayLike, sample_weight: Any, validation: Any
+) -> Problem:
+    data = _check_data("x", "y", x, y, learner, sample_weight)
     if validation is None:
         return Problem(learner, data)
     if not isinstance(validation, (tuple, list)) or len(validation) != 2:
@@ -224,7 +229,14 @@ def _check_problem(learner: Baselearner, x: ArrayLike, y: ArrayLike, validation:
     return Problem(learner, data, _check_data(*names, x_held_out, y_held_out, learner))
 
 
-def _check_data(x_name: str, y_name: str, x: ArrayLike, y: ArrayLike, learner: Baselearner) -> Data:
+def _check_data(
+    x_name: str,
+    y_name: str,
+    x: ArrayLike,
+    y: ArrayLike,
+    learner: Baselearner,
+    sample_weight: ArrayLike | None = None,
+) -> Data:
     """Inputs and targets as float32 arrays that fit the network and each other."""
     inputs = check_inputs(x_name, x, learner.net.input_shape, np.float32)
     targets = np.atleast_1d(np.asarray(y))
@@ -235,4 +247,5 @@ def _check_data(x_name: str, y_name: str, x: ArrayLike, y: ArrayLike, learner: B
             f"{x_name} and {y_name} must have one row for each example; "
             f"got {len(inputs)} and {len(targets)} rows."
         )
-    return Data.of(inputs, check_inputs(y_name, targets, (learner.target_dim,), np.float32))
+    checked = check_inputs(y_name, targets, (learner.target_dim,), np.float32)
+    return Data.of(inputs, checked, check_weights(sample_weight, len(inputs)))

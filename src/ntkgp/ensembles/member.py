@@ -51,7 +51,7 @@ class TrainingSet(NamedTuple):
     delta: Float[Array, "n outputs"] | None
     """None for methods without."""
     weight: Float[Array, " n"]
-    """1 for an example, 0 for a row that only fills up the array."""
+    """Of an example, 1 on average; 0 for a row that only fills up the array."""
 
 
 @storable
@@ -190,7 +190,7 @@ class Baselearner:
         if batch.delta is not None:
             outputs = outputs + batch.delta
         losses = self.noise.loss(batch.y, batch.epsilon, outputs, self.noise_std)
-        return jnp.sum(batch.weight * losses) / jnp.sum(batch.weight)
+        return jnp.sum(batch.weight * losses) / jnp.sum(batch.weight > 0)
 
 
 def _flatten(learner: Baselearner) -> tuple[Any, Any]:

@@ -25,9 +25,13 @@ class Data(NamedTuple):
     y: Float[Array, "rows c"]
     n: Int[Array, ""]
     """How many rows are examples; the rows after them are padding."""
+    weight: Float[Array, " rows"]
+    """w_n of each example: it counts as so many. 0 for padding."""
 
     @classmethod
-    def of(cls, x: NDArray[Any], y: NDArray[Any]) -> "Data":
+    def of(
+        cls, x: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[Any] | None = None
+    ) -> "Data":
         """Rows x and y, filled up with the last: a network may not be defined at 0.
 
         >>> data = Data.of(np.ones((67, 2)), np.ones((67, 1)))
@@ -40,19 +44,31 @@ class Data(NamedTuple):
             widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
             return jnp.asarray(np.pad(values.astype(np.float32, copy=False), widths, "edge"))
 
-        return cls(filled(x), filled(y), jnp.asarray(len(x), jnp.int32))
+        weight = np.ones(len(x)) if sample_weight is None else sample_weight
+        padded = np.pad(weight.astype(np.float32), (0, missing))
+        return cls(filled(x), filled(y), jnp.asarray(len(x), jnp.int32), jnp.asarray(padded))
 
     def fingerprint(self) -> str:
         """Of the examples, as they are trained on."""
         n = int(self.n)
         digest = hashlib.sha256(str(n).encode())
-        for values in (self.x, self.y):
+        weighted = bool(np.any(np.asarray(self.weight[:n]) != 1))
+        for values in (self.x, self.y, self.weight)[: 2 + weighted]:
             digest.update(np.asarray(values[:n]).tobytes())
         return digest.hexdigest()
 
-    def weight(self) -> Float[Array, " rows"]:
-        """1 for examples, 0 for the rows after them."""
-        return (jnp.arange(len(self.x)) < self.n).astype(self.y.dtype)
+    @property
+    def total(self) -> Float[Array, ""]:
+        """Σ w_n: the N of the loss."""
+        return jnp.sum(self.weight)
+
+    def share(self) -> Float[Array, " rows"]:
+        """w_n over their mean: 1 for examples of equal weight, 0 for padding."""
+        return self.weight * (self.n / self.total)
+
+    def scaled(self, epsilon: Float[Array, "*k rows c"]) -> Float[Array, "*k rows c"]:
+        """ε_n/√w_n: the noise on the target of a row that stands for w_n."""
+        return epsilon / jnp.sqrt(jnp.where(self.weight > 0, self.weight, 1))[:, None]
 
 
 class Problem(NamedTuple):
@@ -101,7 +117,8 @@ def _draw_members(
 def training_set(problem: Problem, draw: Draw, rows: Array | None) -> TrainingSet:
     """What one member learns from: these rows of its data, or all, with δ kept or computed."""
     data = problem.data
-    batch = TrainingSet(data.x, data.y, draw.epsilon, draw.delta, data.weight())
+    epsilon = data.scaled(draw.epsilon)
+    batch = TrainingSet(data.x, data.y, epsilon, draw.delta, data.share())
     if rows is not None:
         batch = jax.tree.map(lambda values: values[rows], batch)
     return batch if draw.delta is not None else with_delta(problem, draw, batch)

@@ -257,12 +257,12 @@ def _offset(member: Member, shared: tuple[Baselearner, Array]) -> Array:
 
 
 def _regulariser(own: tuple[Params, Member], problem: Problem) -> Array:
-    return problem.learner.regulariser(*own, problem.data.n)
+    return problem.learner.regulariser(*own, problem.data.total)
 
 
 def _objectives(problem: Problem, draws: Draw, theta: Params, plan: Plan) -> NDArray[Any]:
     """Each member's loss on its whole training set."""
-    own = (theta, draws.member, draws.epsilon)
+    own = (theta, draws.member, problem.data.scaled(draws.epsilon))
     return np.asarray(_losses(problem.learner, problem.data, own, plan, regularised=True))
 
 
@@ -283,12 +283,12 @@ def _losses(
 ) -> Array:
     """The mean over examples, some rows at a time so that memory does not grow with their number."""
     theta, members, epsilon = own
-    weight, total = data.weight(), jnp.zeros(())
+    weight, total = data.weight / data.total, jnp.zeros(())
     for i, rows in enumerate(row_batches(len(data.x))):
         share = float(regularised and i == 0)  # of the regulariser, which counts once
         batch = (data.x[rows], data.y[rows], weight[rows])
         total = total + plan.over_members(
-            _share_of_loss, (theta, members, epsilon[:, rows]), (learner, batch, data.n, share)
+            _share_of_loss, (theta, members, epsilon[:, rows]), (learner, batch, data.total, share)
         )
     return total
 
@@ -296,7 +296,7 @@ def _losses(
 def _share_of_loss(own: tuple[Params, Member, Array], shared: Any) -> Array:
     (theta, member, epsilon), (learner, (x, y, weight), n, share) = own, shared
     losses = learner.noise.loss(y, epsilon, learner.predict(theta, member, x), learner.noise_std)
-    return jnp.sum(weight * losses) / n + share * learner.regulariser(theta, member, n)
+    return jnp.sum(weight * losses) + share * learner.regulariser(theta, member, n)
 
 
 def _first_best(theta: Params, k: int) -> Best:

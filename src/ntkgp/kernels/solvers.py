@@ -99,7 +99,7 @@ class Refined:
         # Rounding in float32 must not make the preconditioner indefinite.
         least = 4 * float(single.eps) * float(np.sum(kernel.diagonal()))
         rounded = TrainingKernel(
-            kernel.net, kernel.x.astype(np.float32), kernel.which, max(kernel.shift, least)
+            kernel.net, kernel.x.astype(np.float32), kernel.which, np.maximum(kernel.shift, least)
         )
         what = f"the {kernel.which} matrix of the training inputs"
         factor = packed.cholesky(Panels.empty(n, np.float32), rounded.fill, what, progress)
@@ -166,21 +166,23 @@ class CholeskyInverse:
 @storable
 @dataclass(frozen=True, eq=False)
 class NystromInverse:
-    """(F Fᵀ + s I)⁻¹ = (I - F (Fᵀ F + s I)⁻¹ Fᵀ) / s."""
+    """(F Fᵀ + S)⁻¹ = S⁻¹ - S⁻¹ F (I + Fᵀ S⁻¹ F)⁻¹ Fᵀ S⁻¹, with S = diag(shift)."""
 
     features: NDArray[Any]
     """F, (n, rank)."""
     small_factor: NDArray[Any]
-    """Cholesky factor of Fᵀ F + s I."""
-    shift: float
+    """Cholesky factor of I + Fᵀ S⁻¹ F."""
+    shift: NDArray[Any]
+    """(n, 1)"""
 
     def solve(self, right: Matrix) -> Matrix:
-        inner = linalg.cho_solve((self.small_factor, True), self.features.T @ right)
-        return (right - self.features @ inner) / self.shift
+        scaled = right / self.shift
+        inner = linalg.cho_solve((self.small_factor, True), self.features.T @ scaled)
+        return scaled - (self.features @ inner) / self.shift
 
 
 def _nystrom(kernel: TrainingKernel, rank: int) -> NystromInverse:
-    if not kernel.shift > 0:
+    if not np.min(kernel.shift) > 0:
         raise ValueError("ConjugateGradients needs noise_std or jitter above 0; got 0 for both.")
     rows = np.random.default_rng(0).choice(len(kernel), rank, replace=False)
     columns = kernel.columns(rows)
@@ -189,9 +191,9 @@ def _nystrom(kernel: TrainingKernel, rank: int) -> NystromInverse:
     root = linalg.cholesky((own + own.T) / 2, lower=True)
     features = linalg.solve_triangular(root, columns.T, lower=True).T
     left_out = kernel.diagonal() - kernel.shift - np.sum(features**2, axis=1)
-    shift = kernel.shift + max(float(np.mean(left_out)), 0.0)
-    gram = features.T @ features + shift * np.eye(rank)
-    return NystromInverse(features, linalg.cholesky(gram, lower=True), shift)
+    shifts = np.broadcast_to(kernel.shift, len(kernel)) + max(float(np.mean(left_out)), 0.0)
+    gram = np.eye(rank) + features.T @ (features / shifts[:, None])
+    return NystromInverse(features, linalg.cholesky(gram, lower=True), shifts[:, None])
 
 
 @storable

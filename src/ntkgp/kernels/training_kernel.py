@@ -1,4 +1,4 @@
-"""The matrix that a law inverts, T + shift·I on the training inputs, computed where it is used."""
+"""The matrix that a law inverts, T + shift on the training inputs, computed where it is used."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,8 @@ from ntkgp.networks.layered import LayeredNetwork
 class TrainingKernel:
     """T + shift·I on the inputs x (n, *input_shape), in the dtype of x. It stores no matrix.
 
+    With a shift for each row, (n,), it is T + diag(shift).
+
     >>> kernel = TrainingKernel(ntkgp.mlp(1), np.array([[0.0], [1.0]]), "ntk", shift=0.1)
     >>> np.allclose(kernel.matrix() @ np.ones((2, 1)), kernel.times(np.ones((2, 1))))
     True
@@ -37,10 +39,13 @@ class TrainingKernel:
     net: LayeredNetwork
     x: NDArray[Any]
     which: Which
-    shift: float = 0.0
+    shift: float | NDArray[Any] = 0.0
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def _shifts(self) -> NDArray[Any]:
+        return np.broadcast_to(self.shift, len(self))
 
     def diagonal(self) -> NDArray[Any]:
         return kernel_matrix(self.net, self.which, self.x, diagonal=True) + self.shift
@@ -62,7 +67,8 @@ class TrainingKernel:
         with precision(self.x.dtype):
             wanted = Wanted(self.net, (self.which,))
             fill_rectangle([panel.entries], wanted, below, right, (side1, side2))
-        diagonal = kernel_matrix(self.net, self.which, right, diagonal=True) + self.shift
+        diagonal = kernel_matrix(self.net, self.which, right, diagonal=True)
+        diagonal = diagonal + self._shifts()[panel.start : panel.stop]
         np.fill_diagonal(panel.square, diagonal)
 
     def times(self, right: NDArray[Any]) -> NDArray[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ntkgp.core.arrays import check_inputs
+from ntkgp.core.arrays import check_inputs, check_weights
 from ntkgp.core.memory import require_covariance
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import save, storable
@@ -51,6 +51,8 @@ class ExactLaw:
     """k_dd + σ²I; None where T = k, because no formula needs it then."""
     weights: NDArray[Any]
     """(T_dd + σ²I)⁻¹ y, (n, c)."""
+    sample_weight: NDArray[Any] | None = None
+    """w_n: row n has noise variance σ²/w_n in place of σ². None where all are 1."""
 
     def __repr__(self) -> str:
         name = next((name for name, law in LAWS.items() if law == self.law), str(self.law))
@@ -61,9 +63,9 @@ class ExactLaw:
         return f"<ExactLaw {name} of {', '.join(counts)}, noise_std {self.noise_std:.4g}>"
 
     @property
-    def target_var(self) -> float:
-        """σ² where the law's targets carry noise, else 0."""
-        return self.noise_std**2 if self.law.noisy else 0.0
+    def target_var(self) -> float | NDArray[Any]:
+        """σ²/w_n where the law's targets carry noise, else 0."""
+        return _over(self.noise_std**2, self.sample_weight) if self.law.noisy else 0.0
 
     def mean(self, x: ArrayLike) -> NDArray[Any]:
         """μ(x), (n, c), at the cost of the kernel between x and the training inputs alone."""
@@ -115,8 +117,14 @@ class ExactLaw:
         units[rows, np.arange(len(rows))] = 1
         precision = self.inverse.quadratic(units, diagonal=True)[:, None]
         mean = self.y[rows] - self.weights[rows] / precision
-        var = np.maximum(1 / precision - self.noise_std**2, 0)
-        return Normal(mean, np.broadcast_to(var, mean.shape), self.noise_std**2)
+        noise_var = self.row_noise_var[rows, None]
+        var = np.maximum(1 / precision - noise_var, 0)
+        return Normal(mean, np.broadcast_to(var, mean.shape), noise_var)
+
+    @property
+    def row_noise_var(self) -> NDArray[Any]:
+        """σ²/w_n of each training row, (n,)."""
+        return np.broadcast_to(_over(self.noise_std**2, self.sample_weight), len(self.x))
 
     def log_marginal_likelihood(self) -> float:
         """log N(y; 0, k_dd + σ²I), summed over outputs, where the law is a GP posterior."""
@@ -136,7 +144,12 @@ class ExactLaw:
     def of_rows(self, rows: NDArray[np.integer[Any]]) -> "ExactLaw":
         """The law conditioned on these training rows alone."""
         return condition(
-            self.net, self.x[rows], self.y[rows], law=self.law, noise_std=self.noise_std
+            self.net,
+            self.x[rows],
+            self.y[rows],
+            law=self.law,
+            noise_std=self.noise_std,
+            sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
         )
 
     def save(self, directory: str | os.PathLike[str]) -> None:
@@ -177,6 +190,7 @@ def condition(
     *,
     law: str | Law = "ntkgp",
     noise_std: float = 0.1,
+    sample_weight: ArrayLike | None = None,
     jitter: float = 0.0,
     solver: Solver = Cholesky(),
     progress: bool = False,
@@ -193,6 +207,8 @@ def condition(
         law: a name in `LAWS`, or a `Law` of your own.
         noise_std: σ, in the units of y. The "deep-ensemble" law interpolates and has no σ: there
             it is only the observation noise that `predict` reports.
+        sample_weight: w_n > 0 of each row, (n,): its noise variance is σ²/w_n. A whole number counts as
+            so many equal rows.
         jitter: added to the diagonal of T_dd only, to make a noise-free law computable.
         solver: `Cholesky()`, exact; `Refined()`, for half the memory; `ConjugateGradients()`, for
             a matrix that does not fit into memory; or a `Solver` of your own.
@@ -221,7 +237,8 @@ def condition(
     n, held = len(inputs), len(inputs) <= _HELD_ROWS and not row.is_posterior
     for_predictions = min(_TEST_BYTES, 4 * 8 * n**2)
     check_memory(solver, n, 2 * inputs.nbytes + for_predictions + held * 8 * n_entries(n))
-    target_var = noise_std**2 if row.noisy else 0.0
+    weight = check_weights(sample_weight, n)
+    target_var = _over(noise_std**2, weight) if row.noisy else 0.0
     inverse = solver(TrainingKernel(net, inputs, row.trained, target_var + jitter), progress)
     prior: TrainingKernel | Panels | None = None
     if not row.is_posterior:
@@ -236,6 +253,7 @@ def condition(
         inverse=inverse,
         prior=prior,
         weights=inverse.solve(targets),
+        sample_weight=weight,
     )
 
 
@@ -245,6 +263,10 @@ def _held(kernel: TrainingKernel) -> Panels:
     for panel in panels:
         kernel.fill(panel)
     return panels
+
+
+def _over(noise_var: float, weight: NDArray[Any] | None) -> float | NDArray[Any]:
+    return noise_var if weight is None else noise_var / weight
 
 
 def check_targets(y: ArrayLike, n: int) -> NDArray[Any]:

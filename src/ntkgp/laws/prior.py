@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
-from ntkgp.core.arrays import check_counts, check_inputs
+from ntkgp.core.arrays import check_counts, check_inputs, check_weights
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import storable
@@ -58,19 +58,25 @@ class Sample(NamedTuple):
 
     x: NDArray[Any]
     y: NDArray[Any]
+    weight: NDArray[Any]
+    """w_n: row n has noise variance σ²/w_n."""
 
     @classmethod
-    def drawn(
-        cls, net: LayeredNetwork, x: ArrayLike, y: ArrayLike, rows: int, rng: np.random.Generator
+    def of(
+        cls, net: LayeredNetwork, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> "Sample":
-        """So many rows at random, or all."""
         inputs = check_inputs("x", x, net.input_shape, np.float64)
         targets = check_targets(y, len(inputs))
-        drawn = rng.permutation(len(inputs))[:rows]
-        return cls(inputs[drawn], targets[drawn])
+        weight = check_weights(sample_weight, len(inputs))
+        return cls(inputs, targets, np.ones(len(inputs)) if weight is None else weight)
+
+    def drawn(self, n: int, rng: np.random.Generator) -> "Sample":
+        """So many rows at random, or all."""
+        rows = rng.permutation(len(self.x))[:n]
+        return Sample(self.x[rows], self.y[rows], self.weight[rows])
 
     def first(self, n: int) -> "Sample":
-        return Sample(self.x[:n], self.y[:n])
+        return Sample(self.x[:n], self.y[:n], self.weight[:n])
 
 
 def fit_prior(
@@ -81,6 +87,7 @@ def fit_prior(
     law: str | Law = "ntkgp",
     objective: str = "marginal-likelihood",
     noise_std: float | None = None,
+    sample_weight: ArrayLike | None = None,
     relevance: bool = True,
     priors: Mapping[str, LogNormal | None] | None = None,
     restarts: int = 1,
@@ -103,6 +110,7 @@ def fit_prior(
         objective: "marginal-likelihood", or "leave-one-out" for the log-likelihood of each row
             given all others.
         noise_std: σ, if it is known; else it is learned.
+        sample_weight: w_n > 0 of each row, (n,): its noise variance is σ²/w_n.
         relevance: whether to learn a factor for each input column or channel.
         priors: those that are to replace `PRIORS`, by name; None for a name fixes that kind.
         restarts: further starts, drawn from the priors. All starts go a few steps on few rows,
@@ -128,7 +136,8 @@ def fit_prior(
         net = net.scaled_by([1.0] * net.input_shape[-1])
     space = space_of(net, noise_std, priors)
     rng = np.random.default_rng(seed)
-    search = Search.of(space, law, objective, Sample.drawn(net, x, y, rows, rng))
+    sample = Sample.of(net, x, y, sample_weight).drawn(rows, rng)
+    search = Search.of(space, law, objective, sample)
     with one_blas_thread(), progress_bar(max_steps, "prior", progress) as bar:
         start = search.best_start(rng, restarts) if restarts else space.start
         found = search.descend(start, search.sample, max_steps, bar)
@@ -177,13 +186,14 @@ class Search:
         self.evaluations += 1
         net, noise_std = self.space.at(logs)
         covariance = kernel_matrix(net, self.which, sample.x)
-        covariance[np.diag_indices_from(covariance)] += noise_std**2
+        covariance[np.diag_indices_from(covariance)] += noise_std**2 / sample.weight
         try:
             value, weight = self.objective(covariance, sample.y)
         except NotPositiveDefinite:
             return _FAILED, np.zeros_like(logs)
         of_net = kernel_gradient(net, self.which, sample.x, weight)
-        gradient = self.space.gradient(logs, of_net, float(2 * noise_std * np.trace(weight)))
+        of_noise = float(2 * noise_std * np.sum(np.diag(weight) / sample.weight))
+        gradient = self.space.gradient(logs, of_net, of_noise)
         penalty, of_penalty = self.space.belief.penalty(logs)
         return penalty - value, of_penalty - gradient
 

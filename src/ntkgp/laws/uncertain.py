@@ -65,6 +65,7 @@ def uncertain_prior(
     law: str | Law = "ntkgp",
     vary: Collection[str] = VARIED,
     priors: Mapping[str, LogNormal | None] | None = None,
+    sample_weight: ArrayLike | None = None,
     rows: int = 1000,
     seed: int = 0,
 ) -> UncertainPrior:
@@ -78,7 +79,7 @@ def uncertain_prior(
         learned: what `fit_prior` found.
         vary: the names in `PRIORS` of the scales that are uncertain. The scales of hidden layers are
             not by default: a draw of them may be one that no finite network can be trained with.
-        x, y, law, priors, rows, seed: as they were given to `fit_prior`.
+        x, y, law, priors, sample_weight, rows, seed: as they were given to `fit_prior`.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(60, 2))
@@ -92,7 +93,8 @@ def uncertain_prior(
     space = space_of(learned.net, learned.noise_std, priors)
     given = {kind: None for kind in space.kinds if kind not in vary}
     space = replace(space, priors={**space.priors, **given})
-    sample = Sample.drawn(learned.net, x, y, rows, np.random.default_rng(seed))
+    every_row = Sample.of(learned.net, x, y, sample_weight)
+    sample = every_row.drawn(rows, np.random.default_rng(seed))
     search = Search.of(space, law, learned.objective, sample)
     belief = space.belief
     free = np.flatnonzero(belief.low[:-1] < belief.high[:-1])

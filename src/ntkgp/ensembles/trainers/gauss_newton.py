@@ -30,7 +30,7 @@ class LMState(NamedTuple):
 
 
 class Linearised(NamedTuple):
-    """The problem linearised at the current θ; rows of padding are zero."""
+    """The problem linearised at the current θ, each row times the root of its weight; 0 for padding."""
 
     residual: Array
     """r = y' - f̃(X, θ)."""
@@ -129,7 +129,7 @@ class GaussNewton:
     ) -> tuple[LMState, Array]:
         learner = problem.learner
         at = _linearised(problem, draw, state.theta)
-        pull = learner.noise_std**2 if learner.method.anchor else 0.0  # σ² of the regulariser
+        pull = _noise_var(problem) if learner.method.anchor else 0.0
         least = _least_damping(problem, at.gram)
         total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
         shrink = pull / total
@@ -174,50 +174,59 @@ class GaussNewton:
 
 
 def _objective(problem: Problem, draw: Draw, theta: Params) -> tuple[Array, Array]:
-    """½‖r‖² + ½σ²‖θ - anchor‖²_Λ, which is N times the loss; and the data loss."""
-    learner, n = problem.learner, problem.data.n
+    """½‖r‖² + ½σ²‖θ - anchor‖²_Λ, which is n times the loss; and the data loss."""
+    learner, data = problem.learner, problem.data
     data_loss = learner.data_loss(
         learner.trainable(theta), draw.member, training_set(problem, draw, None)
     )
-    return n * (data_loss + learner.regulariser(theta, draw.member, n)), data_loss
+    regulariser = learner.regulariser(theta, draw.member, data.total)
+    return data.n * (data_loss + regulariser), data_loss
 
 
-def _weight(problem: Problem) -> Array:
-    """1 for the residuals of examples, 0 for those of other rows."""
-    return jnp.repeat(problem.data.weight(), problem.data.y.shape[1])
+def _root_weight(problem: Problem) -> Array:
+    """√(w_n/w̄) for the residuals of examples, 0 for those of other rows."""
+    return jnp.repeat(jnp.sqrt(problem.data.share()), problem.data.y.shape[1])
+
+
+def _noise_var(problem: Problem) -> Array:
+    """σ² of the regulariser, over the mean weight w̄ of the examples."""
+    return problem.learner.noise_std**2 * (problem.data.n / problem.data.total)
+
+
+def _residuals(problem: Problem) -> Array:
+    """Their number."""
+    return problem.data.n * problem.data.y.shape[1]
 
 
 def _gram(problem: Problem, draw: Draw, theta: Params) -> Array:
     """J Λ Jᵀ of the trained part of the model."""
-    learner, weight = problem.learner, _weight(problem)
+    learner, root = problem.learner, _root_weight(problem)
     point = theta if learner.method.model == "network" else draw.member.theta_tilde
     net = learner.net_of(draw.member)
     gram = net.tangent_gram(point, problem.data.x, learner.method.trains)
-    return weight[:, None] * gram * weight
+    return root[:, None] * gram * root
 
 
 def _mean_diagonal(problem: Problem, gram: Array) -> Array:
-    return jnp.trace(gram) / jnp.sum(_weight(problem))
+    return jnp.trace(gram) / _residuals(problem)
 
 
 def _least_damping(problem: Problem, gram: Array) -> Array:
     """The least damping that keeps the Gram matrix positive definite despite rounding."""
     return (
-        _ROUNDING
-        * jnp.sum(_weight(problem))
-        * jnp.finfo(gram.dtype).eps
-        * _mean_diagonal(problem, gram)
+        _ROUNDING * _residuals(problem) * jnp.finfo(gram.dtype).eps * _mean_diagonal(problem, gram)
     )
 
 
 def _linearised(problem: Problem, draw: Draw, theta: Params) -> Linearised:
-    learner, data, weight = problem.learner, problem.data, _weight(problem)
+    learner, root = problem.learner, _root_weight(problem)
     v = learner.displacement(theta, draw.member)
     fx, jv = jax.jvp(lambda t: _model(problem, draw, t), (theta,), (v,))
-    delta = training_set(problem, draw, None).delta
-    residual = data.y + learner.noise_std * draw.epsilon - (0.0 if delta is None else delta) - fx
+    data = training_set(problem, draw, None)
+    delta = 0.0 if data.delta is None else data.delta
+    residual = data.y + learner.noise_std * data.epsilon - delta - fx
     gram = _gram(problem, draw, theta)
-    return Linearised(weight * residual.ravel(), gram, v, weight * jv.ravel())
+    return Linearised(root * residual.ravel(), gram, v, root * jv.ravel())
 
 
 def _model(problem: Problem, draw: Draw, theta: Params) -> Array:
@@ -230,7 +239,7 @@ def _primal(
 ) -> Params:
     """d = Λ Jᵀ dual - shrink · v."""
     fx, pull_back = jax.vjp(lambda t: _model(problem, draw, t), theta)
-    (gradient,) = pull_back((_weight(problem) * dual).reshape(fx.shape))
+    (gradient,) = pull_back((_root_weight(problem) * dual).reshape(fx.shape))
     prior_var = problem.learner.net_of(draw.member).prior_var()
     return jax.tree.map(lambda g, var, own: var * g - shrink * own, gradient, prior_var, v)
 

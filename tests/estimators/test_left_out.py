@@ -1,0 +1,105 @@
+"""Rows left out, one by one and in blocks, against laws that are conditioned without them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ntkgp
+from ntkgp import EnsembleRegressor, GPRegressor
+from ntkgp.estimators.left_out import _left_out_blocks, best_stretch, parts_of
+from ntkgp.kernels.linalg import sample_gaussian
+
+RNG = np.random.default_rng(0)
+NET = ntkgp.mlp(2, depth=1, activation=ntkgp.layers.Erf(), b_std=0.5)
+X = np.column_stack([RNG.integers(0, 5, 40), RNG.normal(size=40)]).astype(float)
+NOISE = 0.01
+
+
+def law_of_draws(scale, n_draws=20):
+    """The law of functions drawn from the prior times a scale, as so many outputs."""
+    cov = ntkgp.ntk(NET, X)
+    functions = scale * sample_gaussian(cov, 1, n_draws, np.random.default_rng(1))[0]
+    y = functions + NOISE * np.random.default_rng(2).standard_normal(functions.shape)
+    return ntkgp.condition(NET, X, y, noise_std=NOISE)
+
+
+def test_blocks_are_predicted_as_if_they_had_not_been_there():
+    law = law_of_draws(1.0, n_draws=2)
+    blocks = list(_left_out_blocks(law, np.random.default_rng(0)))
+    by_hand = []
+    for column in X.T:
+        part = parts_of(column)
+        for number in np.unique(part):
+            inside = part == number
+            rest = ntkgp.condition(NET, X[~inside], law.y[~inside], noise_std=NOISE)
+            predicted = rest.predict(X[inside])
+            by_hand.append(((law.y[inside] - predicted.mean) ** 2, predicted.epistemic_var))
+
+    def in_order(pairs):
+        return sorted(pairs, key=lambda pair: float(np.sum(pair[0])))
+
+    assert len(blocks) == len(by_hand) == 6
+    for (squares, variances), (expected, var) in zip(
+        in_order(blocks), in_order(by_hand), strict=True
+    ):
+        np.testing.assert_allclose(squares, expected, rtol=1e-6)
+        np.testing.assert_allclose(variances, var, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_the_scale_that_suits_left_out_rows_is_that_of_the_function(scale):
+    """20 draws at 40 rows: the relative error of their scale is about 1/√(2 · 20 · 40), below a step."""
+    assert best_stretch(law_of_draws(scale)) == pytest.approx(scale, rel=0.11)
+
+
+def test_a_stretched_law_keeps_its_means_and_widens_its_spread():
+    law = law_of_draws(1.0, n_draws=1)
+    wide = law.stretched(2.0)
+    again = ntkgp.condition(NET, X, law.y / 2, noise_std=NOISE)
+    new = RNG.normal(size=(5, 2))
+    np.testing.assert_allclose(2 * wide.predict(new).mean, law.predict(new).mean, rtol=1e-12)
+    np.testing.assert_allclose(wide.predict(new).mean, again.predict(new).mean, rtol=1e-9)
+    np.testing.assert_allclose(wide.predict(new).epistemic_var, law.predict(new).epistemic_var)
+
+
+def test_images_have_no_blocks():
+    law = law_of_draws(3.0, n_draws=1)
+    assert best_stretch(replace(law, x=law.x[:, None])) == 1.0
+
+
+def few_levels():
+    """A table that looks large, and knows its first column at three values only."""
+    rng = np.random.default_rng(4)
+    level = np.repeat([-1.0, 0.0, 1.0], 30)
+    x = np.column_stack([level, rng.normal(size=90)])
+    return x, np.array([0.3, -0.2, 0.25])[(level + 1).astype(int)] + np.sin(x[:, 1])
+
+
+def test_regressors_are_less_sure_of_levels_that_a_column_never_had(monkeypatch):
+    x, y = few_levels()
+    between = np.array([[0.5, 0.0]])
+    model = GPRegressor(activation="erf", random_state=0)
+    found = model.fit(x, y).predict_dist(between)
+    monkeypatch.setattr("ntkgp.estimators.left_out.best_stretch", lambda *_: 1.0)  # the control
+    blind = model.fit(x, y).predict_dist(between)
+    np.testing.assert_allclose(found.mean, blind.mean, rtol=1e-6)
+    assert found.epistemic_var[0] > 1.2 * blind.epistemic_var[0]
+
+
+def test_a_small_table_trains_on_all_its_rows():
+    x, y = few_levels()
+    small = {"members": 2, "width": 8, "min_steps": 20, "activation": "erf", "random_state": 0}
+    model = EnsembleRegressor(**small).fit(x, y)
+    targets = model.y_scaler_.apply("y", y[:, None])
+    inputs = model.x_scaler_.apply("X", x)
+    from ntkgp.ensembles.problem import Data
+
+    def trained_on_all(model):
+        return model.ensemble_.trained_on == Data.of(inputs, targets).fingerprint()
+
+    assert trained_on_all(model)
+    held_out = EnsembleRegressor(validation_fraction=0.2, **small).fit(x, y)
+    assert not trained_on_all(held_out)  # the control
+    deep = EnsembleRegressor("deep-ensemble", **small).fit(x, y)
+    assert deep.ensemble_.validation_losses.size  # no law checks it, so rows are held out
