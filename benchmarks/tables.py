@@ -357,12 +357,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--splits", type=int, help="how many standard splits, 5 by default")
+    parser.add_argument("--inputs", type=int, help="how many inputs have gaps and tails, all by default")
     parser.add_argument("--draw-only", action="store_true", help="the tables of what is there")
     options = parsed(parser, arguments, out="runs/tables")
     path = options.out / "tables.json"
-    sizes = (
-        TINY if options.tiny else Sizes(**({"splits": options.splits} if options.splits else {}))
-    )
+    given = {name: getattr(options, name) for name in ("splits", "inputs")}
+    sizes = TINY if options.tiny else Sizes(**{name: n for name, n in given.items() if n})
     missing = {model for model in options.models if find_spec(MODELS[model].needs) is None}
     if missing:
         print(f"left out, because they are not installed: {', '.join(sorted(missing))}")

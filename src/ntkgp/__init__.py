@@ -31,6 +31,7 @@ from ntkgp.laws.evidence import log_marginal_likelihood
 from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.hyperparameters import PRIORS, LogNormal
 from ntkgp.laws.prior import LearnedPrior, fit_prior
+from ntkgp.laws.row_noise import FittedRowNoise, HeavyTails, RowNoise, VaryingNoise
 from ntkgp.laws.table import LAWS, Law
 from ntkgp.laws.uncertain import UncertainPrior, uncertain_prior
 from ntkgp.networks import adapters, layers
@@ -38,7 +39,7 @@ from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network
 from ntkgp.networks.ready_made import mlp, myrtle
 from ntkgp.predictive import metrics
-from ntkgp.predictive.distributions import Mixture, Normal
+from ntkgp.predictive.distributions import Mixture, Normal, StudentT
 
 _WITH_SCIKIT_LEARN = {
     "EnsembleRegressor": "ntkgp.estimators.ensemble_regressor",
@@ -51,13 +52,14 @@ _storable_when_imported(_WITH_SCIKIT_LEARN)
 __all__ = [
     "adapters", "Cholesky", "condition", "ConjugateGradients", "ConstantNoise", "data", "Descent",
     "empirical_ntk", "Ensemble", "EnsembleClassifier", "EnsembleRegressor", "ExactLaw", "fit",
-    "fit_prior", "GaussNewton", "GPClassifier", "GPRegressor", "Inverse", "keep_compiled",
-    "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers", "LearnedNoise", "LearnedPrior",
-    "load", "log_marginal_likelihood", "LogNormal", "MemberFailure", "Method", "METHODS", "metrics",
-    "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise", "Normal", "NotConverged",
-    "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS",
-    "RandomCropsAndFlips", "Refined", "Solver", "storable", "Tangent", "Trainer", "TrainingKernel",
-    "uncertain_prior", "UncertainPrior", "WrongNetwork",
+    "fit_prior", "FittedRowNoise", "GaussNewton", "GPClassifier", "GPRegressor", "HeavyTails",
+    "Inverse", "keep_compiled", "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers",
+    "LearnedNoise", "LearnedPrior", "load", "log_marginal_likelihood", "LogNormal", "MemberFailure",
+    "Method", "METHODS", "metrics", "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise",
+    "Normal", "NotConverged", "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset",
+    "PriorNetwork", "PRIORS", "RandomCropsAndFlips", "Refined", "RowNoise", "Solver", "storable",
+    "StudentT", "Tangent", "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior",
+    "VaryingNoise", "WrongNetwork",
 ]  # fmt: skip
 
 

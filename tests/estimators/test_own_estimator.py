@@ -29,7 +29,9 @@ class NNGPRegressor(Regressor):
         inputs, targets = self._check_xy(X, y)
         self._start()
         x = self._standardise(inputs, np.arange(len(inputs)))
-        net, noise_std = self._choose(self._candidates(targets.shape[1]), x, targets, NNGP)
+        net, noise_std = self._choose(
+            self._candidates(targets.shape[1]), x, targets, None, law=NNGP
+        )
         scaled = self.y_scaler_.apply("y", targets)
         self.law_ = ntkgp.condition(net, x, scaled, law=NNGP, noise_std=noise_std, jitter=1e-6)
         return self

@@ -36,10 +36,16 @@ class TableEstimator(SavedEstimator):
         self.input_shape_ = _check_size(inputs).shape[1:]
         return inputs, _check_targets(targets, **y_options)
 
-    def _standardise(self, X: NDArray[Any], train: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _standardise(
+        self,
+        X: NDArray[Any],
+        train: NDArray[np.int64],
+        sample_weight: NDArray[Any] | None = None,
+    ) -> NDArray[np.float64]:
         """X on the scale of the training rows: a table column by column, images as a whole."""
         if not self._goes_on():
-            self.x_scaler_ = Scaler.of("X", X[train], by_column=X.ndim == 2)
+            weight = None if sample_weight is None else sample_weight[train]
+            self.x_scaler_ = Scaler.of("X", X[train], X.ndim == 2, weight)
         return self.x_scaler_.apply("X", X)
 
     def _inputs(self, X: Any) -> NDArray[np.float64]:

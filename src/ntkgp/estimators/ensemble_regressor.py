@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ntkgp.estimators.preparation import ENOUGH_ROWS, PRIOR_ROWS, has_table_kern
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.estimators.standardise import Scaler
 from ntkgp.laws.exact import condition
+from ntkgp.laws.row_noise import RowNoise
 from ntkgp.laws.table import Law, get_law
 from ntkgp.laws.uncertain import UncertainPrior, uncertain_prior
 from ntkgp.networks.layered import LayeredNetwork, require_layers
@@ -32,6 +33,14 @@ PILOTS = 3
 """Members that try a lower noise."""
 LESS_NOISE = 0.4
 """The step in which it is lowered."""
+
+
+class Rows(NamedTuple):
+    """Training rows, standardised, with targets (n, c) and weights."""
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+    weight: NDArray[Any] | None
 
 
 @storable
@@ -58,8 +67,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             another name in `ntkgp.METHODS`, or an `ntkgp.Method` of your own.
         members: number of networks K.
         noise_std: standard deviation of the observation noise in the units of y; None to learn it.
-        noise: None for one noise level, or `ntkgp.LearnedNoise()` to let the network learn one for
-            each x (Section 3.3), at most the standard deviation of y.
+        noise: None for one noise level; `ntkgp.VaryingNoise()` for one that depends on x, found by the
+            exact law before members train; `ntkgp.HeavyTails()` for noise with outliers;
+            `ntkgp.LearnedNoise()` to let the network learn σ(x) with a second output (Section 3.3),
+            at most the standard deviation of y, for tables too large for the first.
         network: a `Network`, or a function (input_shape, output_dim) that makes one; None for a
             multi-layer perceptron of `depth` hidden layers of `width` units. With learned noise
             the network needs two outputs for each target, first all means, then all variances.
@@ -84,7 +95,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     Attributes:
         ensemble_: the trained `Ensemble`, on standardised data.
         noise_std_: standard deviation of an observation's noise in the units of y, a number for
-            each target; None where the network learns it.
+            each target; None where the network learns it. Of a row of weight 1 where rows differ.
+        row_noise_: how noise differs from row to row; None if it does not.
         y_scaler_: the affine map between the network's units and those of y. A unit of the network
             is the scale at which its prior suits the targets best.
         prior_: the `LearnedPrior`, on standardised data: `prior_.net.input_scale` says how much each
@@ -107,7 +119,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         *,
         members: int = 10,
         noise_std: float | None = None,
-        noise: Noise | None = None,
+        noise: Noise | RowNoise | None = None,
         network: Any = None,
         width: int = 128,
         depth: int = 2,
@@ -148,32 +160,49 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    noise_std_: NDArray[Any] | None
     uncertain_prior_: UncertainPrior | None
 
     @property
     def _noise(self) -> Noise:
-        return ConstantNoise() if self.noise is None else self.noise
+        """The noise model of members: row noise is constant noise of weighted rows."""
+        return self.noise if isinstance(self.noise, Noise) else ConstantNoise()
 
-    def fit(self, X: Any, y: Any) -> "EnsembleRegressor":
-        """Train the ensemble on rows X and targets y, (n,) or (n, targets)."""
+    @property
+    def _row_noise(self) -> RowNoise | None:
+        if self.noise is None or isinstance(self.noise, Noise):
+            return None
+        if isinstance(self.noise, type) or not isinstance(self.noise, RowNoise):
+            raise TypeError(
+                "noise must be None, ntkgp.VaryingNoise(), ntkgp.HeavyTails() or ntkgp.LearnedNoise(); "
+                f"got {self.noise!r}."
+            )
+        return self.noise
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "EnsembleRegressor":
+        """Train the ensemble on rows X and targets y, (n,) or (n, targets).
+
+        With `sample_weight` w a row's noise variance is σ²/w; rows of weight 0 do not count.
+        """
         with self._as_before_on_failure():
-            return self._fit(X, y)
+            return self._fit(X, y, sample_weight)
 
-    def _fit(self, X: Any, y: Any) -> "EnsembleRegressor":
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> "EnsembleRegressor":
         inputs, targets = self._check_xy(X, y)
-        if not self._noise.constant and self.noise_std is not None:
-            raise ValueError(f"{self._noise!r} learns the noise: leave noise_std None.")
+        used, weight = self._weights(sample_weight, len(inputs))
+        inputs, targets = inputs[used], targets[used]
         nets = self._candidates(self._noise.heads * targets.shape[1])
+        self._check_noise(nets)
         share = self._share_to_hold_out(nets, targets.size)
         train, held_out = holdout(len(inputs), share, self._start())
-        x = self._standardise(inputs, train)
+        x = self._standardise(inputs, train, weight)
         trainer = self._suited_trainer(targets[train])  # before the work: it may be refused
         if self._goes_on():
             net, noise_std = self._chosen_before(nets)
         else:
-            net, noise_std = self._learned(nets, x[train], targets[train], not len(held_out))
+            rows = Rows(x[train], targets[train], None if weight is None else weight[train])
+            net, noise_std = self._learned(nets, rows, check_noise=not len(held_out))
         scaled = self.y_scaler_.apply("y", targets)
+        row_weight = self._row_weight(x, scaled, weight)
         stops_early = len(held_out) and self._stops_early()
         fit_members = partial(
             self._train,
@@ -183,16 +212,45 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             trainer=trainer,
             prior=self.uncertain_prior_,
             noise=self._noise,
+            sample_weight=None if row_weight is None else row_weight[train],
             validation=(x[held_out], scaled[held_out]) if stops_early else None,
         )
         if self._may_need_less_noise(len(train), len(held_out)):
             noise_std = self._less_noise(fit_members, noise_std, x[held_out], scaled[held_out])
         self.ensemble_ = fit_members(noise_std=noise_std)
-        if self._noise.constant and self.noise_std is None and len(held_out):
+        if self._sets_noise_by(held_out):
             predicted = self.ensemble_.predict(x[held_out])
-            found = best_noise_std(predicted, scaled[held_out], expected=noise_std)
+            relative = 1.0 if weight is None else 1 / weight[held_out]
+            if self.row_noise_ is not None:
+                relative = relative * self.row_noise_.relative_var(x[held_out])
+            found = best_noise_std(predicted, scaled[held_out], noise_std, relative)
             self.noise_std_ = found * self.y_scaler_.std
         return self
+
+    def _check_noise(self, nets: Sequence[Network]) -> None:
+        if not self._noise.constant and self.noise_std is not None:
+            raise ValueError(f"{self._noise!r} learns the noise: leave noise_std None.")
+        if self._row_noise is None:
+            return
+        if self.noise_std is not None or not all(map(has_table_kernel, nets)):
+            raise ValueError(
+                f"{self.noise!r} is learned by the exact law of a table: leave noise_std None, and take "
+                "a network made of dense layers, or noise=ntkgp.LearnedNoise()."
+            )
+
+    def _sets_noise_by(self, held_out: NDArray[Any]) -> bool:
+        """Whether rows held out set the noise of predictions."""
+        normal = self.row_noise_ is None or self.row_noise_.normal
+        return bool(self._noise.constant and normal and self.noise_std is None and len(held_out))
+
+    def _row_weight(
+        self, x: NDArray[Any], targets: NDArray[Any], given: NDArray[Any] | None
+    ) -> NDArray[Any] | None:
+        """The weight of each row in training: the user's, times that of its noise."""
+        if self.row_noise_ is None:
+            return given
+        weight = self.row_noise_.weights(x, targets)
+        return weight if given is None else weight * given
 
     def _share_to_hold_out(self, nets: Sequence[Network], n_targets: int) -> float:
         """None is needed of a small table whose noise the exact law can check."""
@@ -206,55 +264,74 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         return self._noise.constant and not get_method(self.method).takes_weight_decay
 
     def _learned(
-        self, nets: Sequence[Network], x: NDArray[Any], y: NDArray[Any], check_noise: bool
+        self, nets: Sequence[Network], rows: "Rows", check_noise: bool
     ) -> tuple[Network, float]:
-        """The network and σ of training; sets `y_scaler_`, `noise_std_` and `uncertain_prior_`.
+        """The network and σ of training.
+
+        Sets `y_scaler_`, `noise_std_`, `row_noise_` and `uncertain_prior_`.
 
         Args:
             check_noise: whether the exact law checks the noise, because no rows are held out.
         """
         law = get_law(get_method(self.method).law)
         learn = bool(self.learn_prior) and self._noise.constant
-        net, noise_std = self._choose(nets, x, y, law, learn=learn, progress=bool(self.verbose))
-        noise_stds = np.full(y.shape[1], noise_std)
+        options: dict[str, Any] = {"learn": learn, "progress": bool(self.verbose)}
+        net, noise_std = self._choose(nets, *rows, law=law, **options)
+        noise_stds = np.full(rows.y.shape[1], noise_std)
+        self.row_noise_ = None
         if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
-            self.y_scaler_ = Scaler.of("y", y)
-        elif self.noise_std is None and self._follows_law() and has_table_kernel(net) and np.any(y):
-            noise_std, noise_stds = self._checked(net, noise_std, x, y, law, check_noise)
+            self.y_scaler_ = Scaler.of("y", rows.y)
+        elif self._can_check(net, rows.y):
+            noise_std, noise_stds = self._checked(require_layers(net), noise_std, rows, check_noise)
         self.noise_std_ = noise_stds * self.y_scaler_.std if self._noise.constant else None
-        targets = self.y_scaler_.apply("y", y)
-        self.uncertain_prior_ = self._uncertain_prior(net, noise_std, x, targets, law)
+        targets = self.y_scaler_.apply("y", rows.y)
+        self.uncertain_prior_ = self._uncertain_prior(net, noise_std, rows._replace(y=targets), law)
         return net, noise_std
 
+    def _can_check(self, net: Network, y: NDArray[Any]) -> bool:
+        """Whether an exact law of a table can check the noise, or is asked for row noise."""
+        wanted = self._follows_law() or self._row_noise is not None
+        return bool(
+            self.noise_std is None and wanted and has_table_kernel(net) and np.any(np.ptp(y, 0))
+        )
+
     def _checked(
-        self,
-        net: LayeredNetwork,
-        noise_std: float,
-        x: NDArray[Any],
-        y: NDArray[Any],
-        law: Law,
-        check_noise: bool,
+        self, net: LayeredNetwork, noise_std: float, rows: "Rows", check_noise: bool
     ) -> tuple[float, NDArray[Any]]:
         """σ of training, and σ of predictions for each target; stretches `y_scaler_`."""
-        posterior = Law(prior=law.trained, trained=law.trained)
-        rows = np.random.default_rng(self.seed_).permutation(len(x))[:BLOCK_ROWS]
-        targets = self.y_scaler_.apply("y", y[rows])
-        conditioned = partial(condition, net, x[rows], targets, law=posterior)
-        found = checked(
-            conditioned, noise_std, self.seed_, may_be_less=check_noise and len(x) > PRIOR_ROWS
+        kernel = get_law(get_method(self.method).law).trained
+        few = np.random.default_rng(self.seed_).permutation(len(rows.x))[:BLOCK_ROWS]
+        conditioned = partial(
+            condition,
+            net,
+            rows.x[few],
+            self.y_scaler_.apply("y", rows.y[few]),
+            law=Law(prior=kernel, trained=kernel),
+            sample_weight=None if rows.weight is None else rows.weight[few],
         )
+        more = check_noise and len(rows.x) > PRIOR_ROWS
+        found = checked(conditioned, noise_std, self.seed_, more, self._row_noise)
+        self.row_noise_ = found.row_noise
         self.y_scaler_ = self.y_scaler_.stretched(found.stretch)
         return found.law.noise_std, found.noise_stds
 
     def _uncertain_prior(
-        self, net: Network, noise_std: float, x: NDArray[Any], targets: NDArray[Any], law: Law
+        self, net: Network, noise_std: float, rows: "Rows", law: Law
     ) -> UncertainPrior | None:
-        """What members draw their scales from; None if all have the same."""
+        """What members draw their scales from, by rows in the network's units; None if all share them."""
         if self.prior_ is None or not self.vary_prior:
             return None
         # In the network's units.
         learned = replace(self.prior_, net=require_layers(net), noise_std=noise_std)
-        return uncertain_prior(learned, x, targets, law=law, rows=PRIOR_ROWS, seed=self.seed_)
+        return uncertain_prior(
+            learned,
+            rows.x,
+            rows.y,
+            law=law,
+            sample_weight=rows.weight,
+            rows=PRIOR_ROWS,
+            seed=self.seed_,
+        )
 
     def _suited_trainer(self, targets: NDArray[Any]) -> Trainer | Sequence[Trainer]:
         regularised = not get_method(self.method).takes_weight_decay
@@ -312,7 +389,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         mixture = self.ensemble_.predict(x)
         if self.noise_std_ is None:
             return mixture
-        return replace(mixture, noise_vars=(self.noise_std_ / self.y_scaler_.std) ** 2)
+        return replace(mixture, noise_vars=self._noise_var(x))
 
     def _predict(self, x: NDArray[Any]) -> Normal:
         return self._mixture(x).moment_matched()

@@ -99,7 +99,7 @@ class EnsembleEstimator(TableEstimator):
             before = self.ensemble_
             noise = options.get("noise", ConstantNoise())
             learner = Baselearner(net, method, float(noise_std), float(weight_decay), noise)
-            _check_the_same(before, learner, Data.of(x, targets))
+            _check_the_same(before, learner, Data.of(x, targets, options.get("sample_weight")))
             members = _beyond(before, self.members)
             before = replace(before, members_at_once=self.members_at_once)
         if before and not members:

@@ -13,6 +13,7 @@ from ntkgp.estimators.preparation import PRIOR_ROWS
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import condition
+from ntkgp.laws.row_noise import RowNoise
 from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
@@ -33,6 +34,8 @@ class GPRegressor(Regressor):
     Args:
         law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
         noise_std: standard deviation of the observation noise in the units of y; None to choose it.
+        noise: None for one noise level, `ntkgp.VaryingNoise()` for one that depends on x, or
+            `ntkgp.HeavyTails()` for noise with outliers.
         network: a `LayeredNetwork`, or a function (input_shape, output_dim) that makes one; None
             for a multi-layer perceptron of `depth` hidden layers.
         activation: of the default network, "relu", "erf", "gelu", or "auto".
@@ -48,7 +51,8 @@ class GPRegressor(Regressor):
 
     Attributes:
         law_: the `ExactLaw`, on standardised data.
-        prior_, log_marginal_likelihood_value_, noise_std_, y_scaler_: as in `EnsembleRegressor`.
+        prior_, log_marginal_likelihood_value_, noise_std_, row_noise_, y_scaler_: as in
+            `EnsembleRegressor`.
 
     >>> X = np.linspace(-1, 1, 30)[:, None]
     >>> model = GPRegressor().fit(X, np.sin(3 * X[:, 0]))
@@ -62,6 +66,7 @@ class GPRegressor(Regressor):
         law: str | Law = "ntkgp",
         *,
         noise_std: float | None = None,
+        noise: RowNoise | None = None,
         network: Any = None,
         depth: int = 2,
         activation: str = "auto",
@@ -74,6 +79,7 @@ class GPRegressor(Regressor):
     ) -> None:
         self.law = law
         self.noise_std = noise_std
+        self.noise = noise
         self.network = network
         self.depth = depth
         self.activation = activation
@@ -84,12 +90,17 @@ class GPRegressor(Regressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> "GPRegressor":
-        """Condition on rows X and targets y, (n,) or (n, targets)."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
+        """Condition on rows X and targets y, (n,) or (n, targets).
+
+        With `sample_weight` w a row's noise variance is σ²/w; rows of weight 0 do not count.
+        """
         law = get_law(self.law)
         inputs, targets = self._check_xy(X, y)
+        used, weight = self._weights(sample_weight, len(inputs))
+        inputs, targets = inputs[used], targets[used]
         self._start()
-        x = self._standardise(inputs, np.arange(len(inputs)))
+        x = self._standardise(inputs, np.arange(len(inputs)), weight)
         nets = [require_layers(net) for net in self._candidates(targets.shape[1])]
         if self.optimizer not in ("fmin_l_bfgs_b", None):
             raise ValueError(f'optimizer must be "fmin_l_bfgs_b" or None; got {self.optimizer!r}.')
@@ -98,47 +109,51 @@ class GPRegressor(Regressor):
             "restarts": self.n_restarts_optimizer,
             "progress": bool(self.verbose),
         }
-        net, noise_std = self._choose(nets, x, targets, law, **options)
+        net, noise_std = self._choose(nets, x, targets, weight, law=law, **options)
         conditioned = partial(
             condition,
             net,
             x,
             self.y_scaler_.apply("y", targets),
             law=self.law,
+            sample_weight=weight,
             jitter=self.jitter,
             solver=self.solver or Cholesky(),
             progress=bool(self.verbose),
         )
         if self.noise_std is None and law.is_posterior:
             more = len(x) > PRIOR_ROWS
-            found = checked(conditioned, noise_std, self.seed_, may_be_less=more)
-            self.law_, noise_stds, stretch = found
+            found = checked(conditioned, noise_std, self.seed_, more, self.noise)
+            self.law_, noise_stds, stretch, self.row_noise_ = found
             self.y_scaler_ = self.y_scaler_.stretched(stretch)
         else:
+            self._refuse_row_noise()
             self.law_ = conditioned(noise_std=noise_std)
             noise_stds = np.full(targets.shape[1], noise_std)
         self.noise_std_ = noise_stds * self.y_scaler_.std
         return self
 
+    def _refuse_row_noise(self) -> None:
+        if self.noise is not None:
+            raise ValueError(
+                f'{self.noise!r} is fitted to a posterior whose noise is learned: take law="ntkgp" or '
+                '"nngp", and leave noise_std None.'
+            )
+
     def fitted_network(self) -> Network:
         return self.law_.net
 
-    @property
-    def _noise_var(self) -> NDArray[Any]:
-        """Of predictions, in the network's units."""
-        return (self.noise_std_ / self.y_scaler_.std) ** 2
-
     def _predict(self, x: NDArray[Any]) -> Normal:
-        return replace(self.law_.predict(x), noise_var=self._noise_var)
+        return replace(self.law_.predict(x), noise_var=self._noise_var(x))
 
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
         return self.law_.mean(x)
 
     def _joint(self, x: NDArray[Any]) -> Joint:
         covariance = np.repeat(self.law_.covariance(x)[..., None], self.law_.y.shape[1], axis=-1)
-        return Joint(self._mean(x), covariance, self._noise_var)
+        return Joint(self._mean(x), covariance, self._noise_var(x))
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
         functions = self.law_.sample(x, n_samples, seed)
         noise = np.random.default_rng([seed, 1]).standard_normal(functions.shape)
-        return functions + np.sqrt(self._noise_var) * noise
+        return functions + np.sqrt(self._noise_var(x)) * noise

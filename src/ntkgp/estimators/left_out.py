@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.laws.exact import ExactLaw
+from ntkgp.laws.row_noise import FittedRowNoise, RowNoise
 from ntkgp.predictive.calibration import best_noise_std
 
 LEFT_OUT_ROWS = 500
@@ -35,10 +36,16 @@ class Checked(NamedTuple):
     """σ of predictions for each target, in the law's units."""
     stretch: float
     """The law's unit, in that of the targets it was asked to explain."""
+    row_noise: FittedRowNoise | None = None
+    """How noise differs from row to row, if it was asked."""
 
 
 def checked(
-    conditioned: Callable[..., ExactLaw], noise_std: float, seed: int, may_be_less: bool
+    conditioned: Callable[..., ExactLaw],
+    noise_std: float,
+    seed: int,
+    may_be_less: bool,
+    row_noise: RowNoise | None = None,
 ) -> Checked:
     """The law at this σ, or at less if rows left out are then likelier, with the scale that suits blocks.
 
@@ -47,6 +54,7 @@ def checked(
         noise_std: σ of highest marginal likelihood.
         seed: draws the rows.
         may_be_less: whether to try less noise: if the marginal likelihood saw only some of the rows.
+        row_noise: a model of noise that differs from row to row, to be fitted to this law.
     """
     law = conditioned(noise_std=noise_std)
     rows = np.random.default_rng(seed).permutation(len(law.x))
@@ -59,7 +67,37 @@ def checked(
         law, score = quieter, better
     stretch = best_stretch(law, seed)
     law = law.stretched(stretch)
-    return Checked(law, best_noise_std(law.left_out(few), law.y[few], law.noise_std), stretch)
+    if row_noise is None:
+        noise_stds = best_noise_std(
+            law.left_out(few), law.y[few], law.noise_std, _relative(law)[few]
+        )
+        return Checked(law, noise_stds, stretch)
+    return _with_row_noise(law, row_noise, conditioned, few, stretch)
+
+
+def _with_row_noise(
+    law: ExactLaw,
+    row_noise: RowNoise,
+    conditioned: Callable[..., ExactLaw],
+    rows: NDArray[Any],
+    stretch: float,
+) -> Checked:
+    """The law again, with each row's own noise."""
+    few = law if len(law.x) <= BLOCK_ROWS else law.of_rows(np.sort(rows[:BLOCK_ROWS]))
+    fitted = row_noise.fitted(few, seed=0)
+    given = _relative(law)
+    weight = fitted.weights(law.x, law.y) / given
+    law = conditioned(noise_std=fitted.noise_std, sample_weight=weight).stretched(stretch)
+    noise_stds = np.full(law.y.shape[1], fitted.noise_std)
+    if fitted.normal:
+        relative = (fitted.relative_var(law.x) * given)[rows]
+        noise_stds = best_noise_std(law.left_out(rows), law.y[rows], law.noise_std, relative)
+    return Checked(law, noise_stds, stretch, fitted)
+
+
+def _relative(law: ExactLaw) -> NDArray[Any]:
+    """The noise variance of each training row, over σ²."""
+    return law.row_noise_var / law.noise_std**2
 
 
 def best_stretch(law: ExactLaw, seed: int = 0) -> float:
@@ -79,13 +117,14 @@ def best_stretch(law: ExactLaw, seed: int = 0) -> float:
     parts = list(_left_out_blocks(law, rng))
     if not parts:
         return 1.0
-    squares = [(law.y - one_by_one.mean) ** 2, np.concatenate([part.squares for part in parts])]
-    variances = [one_by_one.epistemic_var, np.concatenate([part.variances for part in parts])]
+    blocks = _Block(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    noise_vars = np.broadcast_to(law.row_noise_var[:, None], law.y.shape)
+    singles = _Block((law.y - one_by_one.mean) ** 2, one_by_one.epistemic_var, noise_vars)
 
     def loss(factor: float) -> float:
         total = 0.0
-        for square, variance in zip(squares, variances, strict=True):
-            var = factor**2 * variance + law.noise_std**2
+        for square, variance, noise_var in (singles, blocks):
+            var = factor**2 * variance + noise_var
             total += float(np.mean(square / var + np.log(var)))
         return total
 
@@ -97,6 +136,7 @@ class _Block(NamedTuple):
     """Squared errors of the means, (rows, c)."""
     variances: NDArray[Any]
     """Of the function, (rows, c)."""
+    noise_vars: NDArray[Any]
 
 
 def _left_out_blocks(law: ExactLaw, rng: np.random.Generator) -> Iterator[_Block]:
@@ -115,9 +155,10 @@ def _left_out_blocks(law: ExactLaw, rng: np.random.Generator) -> Iterator[_Block
             if len(rows) > 2 / 3 * len(table):
                 continue
             covariance = np.linalg.inv(precision[np.ix_(rows, rows)])
-            var = np.maximum(np.diag(covariance) - law.noise_std**2, 0)[:, None]
+            noise_var = law.row_noise_var[rows, None]
+            var = np.maximum(np.diag(covariance)[:, None] - noise_var, 0)
             errors = covariance @ law.weights[rows]
-            yield _Block(errors**2, np.broadcast_to(var, errors.shape))
+            yield _Block(errors**2, *(np.broadcast_to(v, errors.shape) for v in (var, noise_var)))
 
 
 def parts_of(column: NDArray[Any]) -> NDArray[np.int64]:

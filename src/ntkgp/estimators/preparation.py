@@ -89,6 +89,7 @@ def choose(
     law: Law,
     seed: int,
     noise_std: float | None = None,
+    sample_weight: NDArray[Any] | None = None,
     *,
     learn: bool = True,
     **options: Any,
@@ -102,7 +103,7 @@ def choose(
     if not np.any(y):  # constant targets: next to no noise, next to no scale
         return Choice(nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0)
     choices = [
-        _learned(net, x, y, law, seed, noise_std, options)
+        _learned(net, x, y, law, seed, noise_std, options | {"sample_weight": sample_weight})
         if has_table_kernel(net) and learn
         else _scaled(net, x, y, law, seed, noise_std)
         for net in nets

@@ -11,6 +11,7 @@ from ntkgp.core.memory import require_covariance
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import choose, seed_of
 from ntkgp.estimators.standardise import Scaler
+from ntkgp.laws.row_noise import FittedRowNoise
 from ntkgp.laws.table import Law
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
@@ -31,6 +32,9 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     """Predictions in the user's units from what a network says in its own; `y_scaler_` maps the two."""
 
     noise_std: float | None
+    noise_std_: NDArray[Any] | None
+    row_noise_: FittedRowNoise | None = None
+    """How noise differs from row to row; None if it does not."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -43,22 +47,55 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self.one_target_ = targets.ndim == 1
         return inputs, targets.reshape(len(targets), -1).astype(np.float64)
 
+    def _weights(self, sample_weight: Any, n: int) -> tuple[NDArray[np.bool_], NDArray[Any] | None]:
+        """Which of n rows have a weight above 0, and the weights of these; None if all are alike."""
+        if sample_weight is None:
+            return np.ones(n, bool), None
+        weight = np.asarray(sample_weight, np.float64)
+        weight = np.full(n, float(weight)) if weight.ndim == 0 else weight
+        if weight.shape != (n,):
+            raise ValueError(
+                f"sample_weight must be one number for each of {n} rows; got shape {weight.shape}."
+            )
+        if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight):
+            raise ValueError(
+                "sample_weight must be finite numbers ≥ 0, not all 0, one for each row of X; got "
+                f"numbers from {np.min(weight):g} to {np.max(weight):g}."
+            )
+        used = weight > 0
+        return used, None if np.ptp(weight[used]) == 0 else weight[used] / np.mean(weight[used])
+
     def _choose(
-        self, nets: Sequence[Network], x: NDArray[Any], y: NDArray[Any], law: Law, **options: Any
+        self,
+        nets: Sequence[Network],
+        x: NDArray[Any],
+        y: NDArray[Any],
+        sample_weight: NDArray[Any] | None,
+        *,
+        law: Law,
+        **options: Any,
     ) -> tuple[Network, float]:
         """The network and σ of highest marginal likelihood on the training rows.
 
         σ is in the network's units, in which the targets have the scale of its prior. `y_scaler_`
         maps them to those of y.
         """
-        standard = Scaler.of("y", y)
+        standard = Scaler.of("y", y, sample_weight=sample_weight)
         targets = standard.apply("y", y)
         given = self._given_noise(standard)
-        choice = choose(nets, x, targets, law, self.seed_, given, **options)
+        choice = choose(nets, x, targets, law, self.seed_, given, sample_weight, **options)
         self.log_marginal_likelihood_value_ = choice.log_marginal_likelihood
         self.prior_ = choice.prior
         self.y_scaler_ = standard.stretched(choice.scale)
         return choice.net, choice.noise_std
+
+    def _noise_var(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Of observations at rows x, (n, c) or one for all rows, in the network's units."""
+        assert self.noise_std_ is not None
+        noise_var = (self.noise_std_ / self.y_scaler_.std) ** 2
+        if self.row_noise_ is None:
+            return noise_var
+        return noise_var * self.row_noise_.relative_var(x)[:, None]
 
     def _given_noise(self, standard: Scaler) -> float | None:
         """σ of standardised targets, if the user gave it."""
@@ -89,6 +126,8 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         Arrays are (n,) for a one-dimensional y and (n, targets) for several.
         """
         predicted = self._predict(self._inputs(X))
+        if self.row_noise_ is not None:
+            predicted = self.row_noise_.observed(predicted)
         result = predicted.rescaled(self.y_scaler_.std, self.y_scaler_.mean)
         return result.first_output() if self.one_target_ else result
 

@@ -24,8 +24,14 @@ class Scaler(NamedTuple):
     std: NDArray[np.float64]
 
     @classmethod
-    def of(cls, name: str, values: NDArray[Any], by_column: bool = True) -> "Scaler":
-        """Mean and standard deviation of each column, or of all values together.
+    def of(
+        cls,
+        name: str,
+        values: NDArray[Any],
+        by_column: bool = True,
+        sample_weight: NDArray[Any] | None = None,
+    ) -> "Scaler":
+        """Mean and standard deviation of each column, or of all values together; rows may have weights.
 
         A constant column gets its own magnitude for a standard deviation, and 1 if it is zero.
         """
@@ -43,6 +49,10 @@ class Scaler(NamedTuple):
         unit = np.where(size > 0, size, 1.0)
         mean = np.asarray(np.mean(values, axis=axis, keepdims=True, dtype=np.float64))
         std = np.asarray(np.std(values, axis=axis, keepdims=True, dtype=np.float64))
+        if sample_weight is not None:
+            share = sample_weight.reshape(-1, *[1] * (values.ndim - 1)) / np.mean(sample_weight)
+            mean = np.asarray(np.mean(share * values, axis=axis, keepdims=True))
+            std = np.sqrt(np.asarray(np.mean(share * (values - mean) ** 2, axis, keepdims=True)))
         constant = std <= 1e-12 * unit
         return cls(mean[0], np.where(constant, unit, std)[0])
 

@@ -49,9 +49,12 @@ def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
 
 
 def best_noise_std(
-    predicted: Mixture | Normal, y: NDArray[Any], expected: float | None = None
+    predicted: Mixture | Normal,
+    y: NDArray[Any],
+    expected: float | None = None,
+    relative_var: NDArray[Any] | float = 1.0,
 ) -> NDArray[Any]:
-    """σ of each output that makes held-out y (n, c) most likely under N(μ_*, epistemic var + σ²).
+    """σ of each output that makes held-out y (n, c) most likely under N(μ_*, epistemic var + rσ²).
 
     For a mixture that is the normal with its moments (Appendix F). Its own noise is not used.
 
@@ -60,17 +63,24 @@ def best_noise_std(
         y: their targets (n, c).
         expected: σ as it is believed to be before, if it is: log σ is normal around its logarithm,
             with standard deviation `NOISE_SPREAD`. A handful of rows may not make σ vanish.
+        relative_var: r, the noise variance of each row over σ², (n,) or one for all.
     """
     squares, epistemic = (y - predicted.mean) ** 2, predicted.epistemic_var
     columns = zip(squares.T, np.broadcast_to(epistemic, y.shape).T, strict=True)
-    return np.array([_best_noise(*column, expected) for column in columns])
+    relative = np.asarray(relative_var)
+    return np.array([_best_noise(*column, relative, expected) for column in columns])
 
 
-def _best_noise(squares: NDArray[Any], epistemic: NDArray[Any], expected: float | None) -> float:
+def _best_noise(
+    squares: NDArray[Any],
+    epistemic: NDArray[Any],
+    relative: NDArray[Any],
+    expected: float | None,
+) -> float:
     size = expected or float(np.sqrt(np.mean(squares))) or 1.0
 
     def loss(log_std: float) -> float:
-        var = epistemic + (size * 10**log_std) ** 2
+        var = epistemic + relative * (size * 10**log_std) ** 2
         likelihood = 0.5 * float(np.sum(squares / var + np.log(var)))
         believed = 0.0 if expected is None else (log_std * np.log(10) / NOISE_SPREAD) ** 2 / 2
         return likelihood + believed

@@ -1,7 +1,7 @@
 """Predictive distributions: a normal at each point, and the mixture that an ensemble is (Appendix F)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ class Normal:
     """The members' means (k, n, c), if the normal sums up an ensemble."""
 
     def __repr__(self) -> str:
-        return f"<Normal at {_points(len(self.mean))}, {_outputs_in_words(self.mean.shape[1:])}>"
+        where = f"{_points(len(self.mean))}, {_outputs_in_words(self.mean.shape[1:])}"
+        return f"<{type(self).__name__} at {where}>"
 
     @property
     def var(self) -> Floats:
@@ -47,18 +48,24 @@ class Normal:
     def rescaled(self, scale: Floats | float, shift: Floats | float) -> "Normal":
         """The distribution of scale · y + shift."""
         square = np.asarray(scale) ** 2
-        return Normal(
-            scale * self.mean + shift,
-            square * self.epistemic_var,
-            square * self.noise_var,
-            None if self.members is None else scale * self.members + shift,
+        return replace(
+            self,
+            mean=scale * self.mean + shift,
+            epistemic_var=square * self.epistemic_var,
+            noise_var=square * self.noise_var,
+            members=None if self.members is None else scale * self.members + shift,
         )
 
     def first_output(self) -> "Normal":
         """The first output alone, with arrays of one axis less: (n,) in place of (n, c)."""
         noise_var = np.broadcast_to(self.noise_var, self.mean.shape)
-        members = None if self.members is None else self.members[..., 0]
-        return Normal(self.mean[..., 0], self.epistemic_var[..., 0], noise_var[..., 0], members)
+        return replace(
+            self,
+            mean=self.mean[..., 0],
+            epistemic_var=self.epistemic_var[..., 0],
+            noise_var=noise_var[..., 0],
+            members=None if self.members is None else self.members[..., 0],
+        )
 
     def quantile(self, q: float) -> Floats:
         """The value below which an observation falls with probability q."""
@@ -87,6 +94,57 @@ class Normal:
                 "this normal has variance 0 somewhere, so it has no density: give it a noise_var > 0."
             )
         return self.std
+
+
+@dataclass(frozen=True, repr=False)
+class StudentT(Normal):
+    """Student's t in place of the normal, for noise with outliers; `noise_var` is its squared scale.
+
+    The sum of a normal function and t noise is no t. It is close to one of the same `df` where noise
+    outweighs doubt about the function, and the tails, which matter here, are those of the noise.
+
+    >>> p = StudentT(mean=np.zeros((3, 1)), epistemic_var=np.zeros((3, 1)), noise_var=1.0, df=4.0)
+    >>> p.var[0, 0]
+    np.float64(2.0)
+    """
+
+    df: float = 4.0
+
+    @property
+    def var(self) -> Floats:
+        """Variance of an observation: epistemic, plus the t's, df/(df - 2) times its squared scale."""
+        noise_var = np.asarray(self.noise_var) * self.df / (self.df - 2)
+        return np.broadcast_to(self.epistemic_var + noise_var, self.mean.shape)
+
+    @property
+    def scale(self) -> Floats:
+        return np.sqrt(
+            np.broadcast_to(self.epistemic_var + np.asarray(self.noise_var), self.mean.shape)
+        )
+
+    def quantile(self, q: float) -> Floats:
+        return self.mean + self.scale * special.stdtrit(self.df, _check_probability("q", q))
+
+    def cdf(self, y: ArrayLike) -> Floats:
+        return special.stdtr(
+            self.df, (_observed(y, self.mean.shape) - self.mean) / self._positive_scale()
+        )
+
+    def log_prob(self, y: ArrayLike) -> Floats:
+        scale, half = self._positive_scale(), (self.df + 1) / 2
+        z = (_observed(y, self.mean.shape) - self.mean) / scale
+        constant = (
+            special.gammaln(half) - special.gammaln(self.df / 2) - np.log(np.pi * self.df) / 2
+        )
+        return constant - np.log(scale) - half * np.log1p(z**2 / self.df)
+
+    def sample(self, n_samples: int, seed: int = 0) -> Floats:
+        draws = np.random.default_rng(seed).standard_t(self.df, (n_samples, *self.mean.shape))
+        return self.mean + self.scale * draws
+
+    def _positive_scale(self) -> Floats:
+        self._positive_std()
+        return self.scale
 
 
 @dataclass(frozen=True, repr=False)
