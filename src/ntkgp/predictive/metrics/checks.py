@@ -49,6 +49,16 @@ def as_unit(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:
     return array
 
 
+def as_open(name: str, value: ArrayLike | float) -> Floats:
+    """One number, or an axis of them, strictly between 0 and 1."""
+    array = np.asarray(value, np.float64)
+    if array.ndim > 1 or not array.size or not np.all((array > 0) & (array < 1)):
+        raise ValueError(
+            f"{name} must be a probability, or a list of them, strictly between 0 and 1; got {value!r}."
+        )
+    return array
+
+
 def as_probabilities(value: ArrayLike) -> Floats:
     """Rows (n, C) that sum to 1."""
     p = as_values("probabilities", value, ndim=2)
@@ -62,11 +72,24 @@ def as_probabilities(value: ArrayLike) -> Floats:
     return p
 
 
-def as_labels(value: ArrayLike, probabilities: Floats, lowest: int = 0) -> NDArray[np.intp]:
-    """Numbers of classes (n,), from `lowest` on."""
-    labels, (n, classes) = np.asarray(value), probabilities.shape
+def as_sets(value: ArrayLike) -> NDArray[np.bool_]:
+    """Rows (n, C) that say which classes are in a set."""
+    sets = np.asarray(value)
+    if sets.ndim != 2 or not sets.size or sets.dtype.kind != "b":
+        raise ValueError(
+            "sets must be a table of booleans (n, classes), true for a class in the set; "
+            f"got {sets.dtype} of shape {sets.shape}."
+        )
+    return sets
+
+
+def as_labels(
+    value: ArrayLike, predicted: Floats | NDArray[np.bool_], lowest: int = 0
+) -> NDArray[np.intp]:
+    """Numbers of classes (n,), from `lowest` on; `predicted` is (n, C)."""
+    labels, (n, classes) = np.asarray(value), predicted.shape
     if labels.shape != (n,):
-        raise ValueError(f"labels must be {(n,)}, as many as probabilities; got {labels.shape}.")
+        raise ValueError(f"labels must be {(n,)}, one for each row; got {labels.shape}.")
     if labels.dtype.kind not in "iu":
         raise ValueError(f"labels must be integers, the number of a class; got {labels.dtype}.")
     if labels.min() < lowest or labels.max() >= classes:
