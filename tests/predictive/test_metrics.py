@@ -484,9 +484,13 @@ BAD = {
     "score, level": (
         m.interval_score,
         (ONE, ONE, ONE, 90.0),
-        "level must be a probability.*got 90",
+        "level must be a number.*between 0 and 1; got 90",
     ),
-    "quantile": (m.pinball_loss, (ONE, ONE, 1.0), r"q must be a probability.*got 1\.0"),
+    "quantile": (
+        m.pinball_loss,
+        (ONE, ONE, 1.0),
+        r"q must be a number or a list.*between 0 and 1; got 1\.0",
+    ),
     "quantiles": (m.pinball_loss, (ONE, ONE, [0.1]), r"predicted must have shape \(3, 1\)"),
     "flat samples": (m.energy_score, (ONE, HALF.T), "samples must have 3 axes"),
     "one joint draw": (m.energy_score, (TWO, TWO[None]), "at least 2 draws"),

@@ -1,5 +1,7 @@
 """Arguments of scores as float64 arrays that fit together, or an error that names the argument."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -49,13 +51,13 @@ def as_unit(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:
     return array
 
 
-def as_open(name: str, value: ArrayLike | float) -> Floats:
-    """One number, or an axis of them, strictly between 0 and 1."""
+def as_open(name: str, value: Any, *, ndim: int = -1) -> Floats:
+    """A number (ndim 0) or a list of them (ndim 1), strictly between 0 and 1; -1 for either."""
     array = np.asarray(value, np.float64)
-    if array.ndim > 1 or not array.size or not np.all((array > 0) & (array < 1)):
-        raise ValueError(
-            f"{name} must be a probability, or a list of them, strictly between 0 and 1; got {value!r}."
-        )
+    fits = array.ndim <= 1 if ndim < 0 else array.ndim == ndim
+    if not fits or not array.size or not np.all((array > 0) & (array < 1)):
+        kind = {0: "a number", 1: "a list of numbers"}.get(ndim, "a number or a list of numbers")
+        raise ValueError(f"{name} must be {kind} strictly between 0 and 1; got {value!r}.")
     return array
 
 

@@ -120,7 +120,7 @@ def interval_score(y: ArrayLike, low: ArrayLike, high: ArrayLike, level: float) 
     """
     y, low, high = _as_interval(y, low, high)
     missed = np.maximum(low - y, 0) + np.maximum(y - high, 0)
-    return float(np.mean(high - low + 2 / (1 - as_open("level", level)) * missed))
+    return float(np.mean(high - low + 2 / (1 - as_open("level", level, ndim=0)) * missed))
 
 
 def energy_score(y: ArrayLike, samples: ArrayLike, *, unbiased: bool = True) -> float:
