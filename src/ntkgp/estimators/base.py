@@ -1,4 +1,4 @@
-"""What all four estimators share: checking and standardising X, choosing a network, tags."""
+"""What the four estimators of tables share: checking and standardising X, choosing a network, tags."""
 
 import re
 from typing import Any
