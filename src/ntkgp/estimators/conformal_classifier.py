@@ -35,8 +35,8 @@ class ConformalClassifier(ClassifierMixin, Conformal):  # type: ignore[misc]
             is: `fit` then calibrates on all rows it gets, which must be others than those that it
             was fitted on.
         method: "lac", with the score 1 - p_c, has the smallest sets on average. "aps" sums p over
-            all classes up to c, from the most probable on: larger sets, which vary more with how
-            hard a row is.
+            the classes more probable than c, and adds half of p_c: sets whose sizes vary more with
+            how hard a row is.
         calibration_fraction, random_state: as in `ConformalRegressor`.
 
     Attributes:

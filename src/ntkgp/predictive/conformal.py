@@ -40,11 +40,15 @@ def _least_ambiguous(p: NDArray[Any]) -> NDArray[Any]:
 
 
 def _adaptive(p: NDArray[Any]) -> NDArray[Any]:
-    """The sum of p over classes up to c, from the most probable on (Romano et al., 2020)."""
+    """The sum of p over classes more probable than c, plus ½ p_c (Romano et al., 2020).
+
+    There a random number takes the place of ½. This way a row has one set, and not one by chance;
+    with 1 in its place a sure classifier would fill its sets with classes of next to no probability.
+    """
     order = np.argsort(-p, axis=1, kind="stable")
-    sums = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
-    scores = np.empty_like(sums)
-    np.put_along_axis(scores, order, sums, axis=1)
+    sorted_p = np.take_along_axis(p, order, axis=1)
+    scores = np.empty_like(p)
+    np.put_along_axis(scores, order, np.cumsum(sorted_p, axis=1) - sorted_p / 2, axis=1)
     return scores
 
 
