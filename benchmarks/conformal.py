@@ -1,7 +1,10 @@
 """Intervals and sets of 90 %: how often they hold, and how wide they are, over random splits.
 
-Models are `GPRegressor()` on tables and `GPClassifier()` on scikit-learn's digits, with their defaults.
-Seed s is the split, a quarter of the rows for testing, and the estimators' random_state.
+    python benchmarks/conformal.py              # minutes
+    python benchmarks/conformal.py --learn      # the regressor learns its prior, as by default; an hour
+
+Models are `GPRegressor(optimizer=None)` on tables and `GPClassifier()` on scikit-learn's digits. Seed
+s is the split, a quarter of the rows for testing, and the estimators' random_state.
 
 own         the model's own intervals; it is fitted on all training rows
 conformal   the same model in `ConformalRegressor` or `ConformalClassifier`: a fifth of the training
@@ -13,7 +16,7 @@ NTKGP_DATA or the cache must hold.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +25,7 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
 
 import ntkgp
-from common import Rows, run_and_write
+from common import Rows, options_of, parsed, write
 from ntkgp import ConformalClassifier, ConformalRegressor, GPClassifier, GPRegressor, metrics
 
 
@@ -34,11 +37,11 @@ class Sizes:
     rows: int = 100_000
     """At most so many of a table."""
     level: float = 0.9
-    optimizer: str | None = "fmin_l_bfgs_b"
+    optimizer: str | None = None
     depth: int = 2
 
 
-TINY = Sizes(tables=("diabetes",), splits=2, digits=100, rows=60, optimizer=None, depth=1)
+TINY = Sizes(tables=("diabetes",), splits=2, digits=100, rows=60, depth=1)
 
 
 class Outcome(NamedTuple):
@@ -121,7 +124,13 @@ def own_sets(p: NDArray[Any], level: float) -> NDArray[np.bool_]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    run_and_write("conformal", __doc__, run, Sizes(), TINY, arguments)
+    parser = options_of(__doc__)
+    parser.add_argument("--learn", action="store_true", help="learn the prior of the regressor")
+    options = parsed(parser, arguments)
+    sizes = TINY if options.tiny else Sizes()
+    if options.learn:
+        sizes = replace(sizes, optimizer="fmin_l_bfgs_b")
+    write("conformal", run(sizes), sizes, options.out)
 
 
 if __name__ == "__main__":
