@@ -39,7 +39,8 @@ check: $(VENV)/.test
 	$(BIN)/mypy
 
 # Tables of ratios against PyTorch, scikit-learn and limits of this machine, taken in one run each.
-# exact_mnist.py, which needs MNIST, toy_solver.py and letters.py are run by themselves.
+# exact_mnist.py, which needs MNIST, conformal.py, which needs tables of UCI, toy_solver.py and letters.py
+# are run by themselves.
 bench: $(VENV)/.bench
 	for name in kernel mlp_training myrtle small_data prediction growth first_fit; do \
 	    $(BIN)/python benchmarks/$$name.py --out runs/bench || exit 1; \

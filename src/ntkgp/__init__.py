@@ -46,20 +46,23 @@ _WITH_SCIKIT_LEARN = {
     "EnsembleClassifier": "ntkgp.estimators.ensemble_classifier",
     "GPRegressor": "ntkgp.estimators.gp_regressor",
     "GPClassifier": "ntkgp.estimators.gp_classifier",
+    "ConformalRegressor": "ntkgp.estimators.conformal_regressor",
+    "ConformalClassifier": "ntkgp.estimators.conformal_classifier",
 }
 _storable_when_imported(_WITH_SCIKIT_LEARN)
 
 __all__ = [
-    "adapters", "Cholesky", "condition", "ConjugateGradients", "ConstantNoise", "data", "Descent",
-    "empirical_ntk", "Ensemble", "EnsembleClassifier", "EnsembleRegressor", "ExactLaw", "fit",
-    "fit_prior", "FittedRowNoise", "GaussNewton", "GPClassifier", "GPRegressor", "HeavyTails",
-    "Inverse", "keep_compiled", "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers",
-    "LearnedNoise", "LearnedPrior", "load", "log_marginal_likelihood", "LogNormal", "MemberFailure",
-    "Method", "METHODS", "metrics", "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise",
-    "Normal", "NotConverged", "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset",
-    "PriorNetwork", "PRIORS", "RandomCropsAndFlips", "Refined", "RowNoise", "Solver", "storable",
-    "StudentT", "Tangent", "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior",
-    "VaryingNoise", "WrongNetwork",
+    "adapters", "Cholesky", "condition", "ConformalClassifier", "ConformalRegressor",
+    "ConjugateGradients", "ConstantNoise", "data", "Descent", "empirical_ntk", "Ensemble",
+    "EnsembleClassifier", "EnsembleRegressor", "ExactLaw", "fit", "fit_prior", "FittedRowNoise",
+    "GaussNewton", "GPClassifier", "GPRegressor", "HeavyTails", "Inverse", "keep_compiled",
+    "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers", "LearnedNoise", "LearnedPrior",
+    "load", "log_marginal_likelihood", "LogNormal", "MemberFailure", "Method", "METHODS", "metrics",
+    "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise", "Normal", "NotConverged",
+    "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS",
+    "RandomCropsAndFlips", "Refined", "RowNoise", "Solver", "storable", "StudentT", "Tangent",
+    "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior", "VaryingNoise",
+    "WrongNetwork",
 ]  # fmt: skip
 
 

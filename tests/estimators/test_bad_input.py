@@ -296,6 +296,15 @@ def test_any_table_at_prediction(model, table, n, d):
         assert_sound(fitted(model), X)
 
 
+@pytest.mark.parametrize("model", MODELS, ids=name_of)
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
+def test_a_sparse_table_at_prediction_is_refused_in_one_line(model, kind):
+    X = normal(24, 2)
+    with pytest.raises(TypeError, match=r"^X is sparse, and must be dense: use X\.toarray\(\)\.$"):
+        fitted(model).predict(kind(X))
+    assert_sound(fitted(model), kind(X).toarray())  # what the error says to do
+
+
 @given(
     X=st.lists(st.lists(st.floats(width=64), min_size=2, max_size=2), min_size=3, max_size=3),
     y=st.lists(st.floats(width=64), min_size=3, max_size=3),
@@ -315,7 +324,7 @@ def test_any_numbers(X, y):
         ("NaN", "Input X contains NaN"),
         ("infinite", "Input X contains infinity"),
         ("words", "X cannot be used: could not convert string"),
-        ("sparse", "Sparse data was passed for X"),
+        ("sparse", r"^X is sparse, and must be dense: use X\.toarray\(\)\.$"),
         ("complex", "X cannot be used: Complex data"),
         ("ragged", "X cannot be used: .*inhomogeneous"),
         ("a vector", "X cannot be used: Expected 2D array"),
@@ -342,7 +351,7 @@ def test_which_tables_are_refused(model, table, words):
         ("one too many", r"inconsistent numbers of samples: \[24, 25\]"),
         ("a cube", "y cannot be used: Found array with dim 3"),
         ("no columns", r"y cannot be used: Found array with 0 feature\(s\)"),
-        ("sparse", "y is a sparse matrix|Sparse data was passed for y"),
+        ("sparse", r"^y is sparse, and must be dense: use y\.toarray\(\)\.$"),
         ("complex", "y cannot be used: Complex data"),
         ("ragged", "y cannot be used: .*inhomogeneous"),
         ("masked", "y has masked entries"),

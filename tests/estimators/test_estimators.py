@@ -104,6 +104,55 @@ def test_a_distribution_agrees_with_predict(regressor):
     assert dist.log_prob(Y[:5]).shape == (5,)
 
 
+def test_quantiles_and_intervals_are_those_of_the_distribution(regressor):
+    dist, levels = regressor.predict_dist(X[:5]), [0.05, 0.5, 0.95]
+    found = regressor.predict(X[:5], quantiles=levels)
+    assert found.shape == (5, 3)
+    for column, q in zip(found.T, levels, strict=True):
+        np.testing.assert_array_equal(column, dist.quantile(q))
+    low, high = regressor.predict(X[:5], interval=0.9)
+    np.testing.assert_allclose(found[:, [0, 2]], np.stack([low, high], axis=1))
+    np.testing.assert_allclose(found[:, 1], dist.mean)
+
+
+def test_members_are_predicted_by_ensembles_alone(regressor):
+    if isinstance(regressor, EnsembleRegressor):
+        each = regressor.predict(X[:5], return_members=True)
+        np.testing.assert_allclose(each, regressor.predict_dist(X[:5]).members)
+        assert np.ptp(each, axis=0).min() > 0
+    else:
+        with pytest.raises(ValueError, match=r"GPRegressor has no members.*sample_y\(X, n_samples"):
+            regressor.predict(X[:5], return_members=True)
+
+
+def test_predict_answers_one_question_at_a_time(regressor):
+    pairs = [
+        {"return_std": True, "return_cov": True},
+        {"return_std": True, "quantiles": [0.5]},
+        {"interval": 0.9, "quantiles": [0.5]},
+        {"return_members": True, "return_cov": True},
+    ]
+    for pair in pairs:
+        with pytest.raises(ValueError, match=r"one question at a time; got \w+ and \w+\."):
+            regressor.predict(X[:5], **pair)
+    for bad in ([0.5, 1.0], [], 0.5, [[0.5]], [np.nan]):
+        with pytest.raises(ValueError, match="quantiles must be a list of numbers strictly"):
+            regressor.predict(X[:5], quantiles=bad)
+    for bad in (0.0, 90, [0.9]):
+        with pytest.raises(ValueError, match="interval must be a number strictly between 0 and 1"):
+            regressor.predict(X[:5], interval=bad)
+
+
+def test_options_of_predict_pass_through_a_pipeline():
+    model = GPRegressor(activation="erf", depth=1, optimizer=None, random_state=0)
+    pipeline = make_pipeline(PolynomialFeatures(2, include_bias=False), model).fit(X, Y)
+    inner = pipeline[:-1].transform(X[:5])
+    levels = [0.05, 0.95]
+    found = pipeline.predict(X[:5], quantiles=levels)
+    np.testing.assert_array_equal(found, pipeline[-1].predict(inner, quantiles=levels))
+    np.testing.assert_allclose(np.stack(pipeline.predict(X[:5], interval=0.9), axis=1), found)
+
+
 def test_samples_have_the_predicted_moments(regressor):
     n_samples = 4000
     mean, cov = regressor.predict(X[:4], return_cov=True)
@@ -227,6 +276,12 @@ def test_several_targets(regressor):
     if isinstance(regressor, GPRegressor):  # of two members each target has its own spread
         np.testing.assert_allclose(std[:, 1], 100 * std[:, 0], rtol=1e-6)
     assert both.predict(X[:6], return_cov=True)[1].shape == (6, 6, 2)
+    low, high = both.predict(X[:6], interval=0.8)
+    edges = both.predict(X[:6], quantiles=[0.1, 0.9])
+    np.testing.assert_allclose(edges, np.stack([low, high], axis=-1))
+    if isinstance(regressor, EnsembleRegressor):
+        each = both.predict(X[:6], return_members=True)
+        np.testing.assert_allclose(each, both.predict_dist(X[:6]).members)
     assert both.sample_y(X[:6], 3).shape == (6, 2, 3)
     with pytest.raises(ValueError, match="noise_std"):
         clone(regressor).set_params(noise_std=0.1).fit(X, np.stack([Y, Y], axis=1))

@@ -118,6 +118,110 @@ def test_crps_of_samples_finds_that_of_their_law_without_bias():
     assert off > 20 * std_error
 
 
+QS = np.array([0.05, 0.3, 0.9])
+PREDICTED = np.random.default_rng(10).normal(size=(6, 2, 3))
+
+
+def test_pinball_loss_is_scikit_learn_s_for_one_probability_or_several():
+    each = [
+        sk.mean_pinball_loss(Y.ravel(), PREDICTED[..., i].ravel(), alpha=q)
+        for i, q in enumerate(QS)
+    ]
+    for i, q in enumerate(QS):
+        assert m.pinball_loss(Y, PREDICTED[..., i], q) == pytest.approx(each[i])
+    assert m.pinball_loss(Y, PREDICTED, QS) == pytest.approx(np.mean(each))
+
+
+def test_interval_score_is_a_loop_and_the_pinball_losses_of_both_ends():
+    low, high = np.sort(np.random.default_rng(11).normal(size=(2, 6, 2)), axis=0)
+    total = 0.0
+    for y, a, b in zip(Y.ravel(), low.ravel(), high.ravel(), strict=True):
+        total += b - a
+        if y < a:
+            total += 2 / 0.2 * (a - y)
+        if y > b:
+            total += 2 / 0.2 * (y - b)
+    score = m.interval_score(Y, low, high, level=0.8)
+    assert score == pytest.approx(total / Y.size)
+    ends = m.pinball_loss(Y, np.stack([low, high], axis=-1), [0.1, 0.9])
+    assert score == pytest.approx(2 / 0.2 * 2 * ends)
+
+
+def expected_score(score, kinks):
+    """∫ score(y) φ(y) dy for a standard normal y."""
+
+    def integrand(y):
+        return score([y]) * np.exp(-(y**2) / 2) / np.sqrt(2 * np.pi)
+
+    return integrate.quad(integrand, -12, 12, points=kinks)[0]
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.95])
+def test_pinball_loss_is_least_at_the_true_quantile(q):
+    def mean_loss(f):
+        return expected_score(lambda y: m.pinball_loss(y, [f], q), [f])
+
+    truth = stats.norm.ppf(q)
+    # Exactly: the derivative is Φ(f) - q, so moving by h costs about φ(f) h²/2.
+    cost = [mean_loss(truth + h) - mean_loss(truth) for h in (-0.1, 0.1)]
+    np.testing.assert_allclose(cost, stats.norm.pdf(truth) * 0.1**2 / 2, rtol=0.1)
+    other = stats.norm.ppf(1 - q) if q != 0.5 else 1.0  # the control: the wrong tail costs
+    assert mean_loss(other) > mean_loss(truth) + 0.05
+
+
+def test_interval_score_is_least_at_the_true_interval():
+    def mean_score(low, high, level=0.9):
+        return expected_score(
+            lambda y: m.interval_score(y, [low], [high], level=level), [low, high]
+        )
+
+    half = stats.norm.ppf(0.95)
+    best = mean_score(-half, half)
+    assert best == pytest.approx(2 / 0.1 * 2 * stats.norm.pdf(half), rel=1e-6)
+    for low, high in [(-half - 0.1, half), (-half, half - 0.1), (0.1 - half, half + 0.1)]:
+        assert mean_score(low, high) > best + 1e-3
+    # The control: for another level the same interval is not best.
+    assert mean_score(-half, half, level=0.5) > mean_score(-0.7, 0.7, level=0.5) + 0.1
+
+
+@pytest.mark.parametrize("unbiased", [True, False])
+def test_energy_score_is_the_mean_over_pairs(unbiased):
+    samples = np.random.default_rng(12).normal(size=(5, 6, 2))
+    total = 0.0
+    for i, y in enumerate(Y):
+        x = samples[:, i]
+        pairs = [
+            np.sqrt(((a - b) ** 2).sum())
+            for j, a in enumerate(x)
+            for k, b in enumerate(x)
+            if j != k or not unbiased
+        ]
+        total += np.mean([np.sqrt(((a - y) ** 2).sum()) for a in x]) - np.mean(pairs) / 2
+    assert m.energy_score(Y, samples, unbiased=unbiased) == pytest.approx(total / 6)
+
+
+@pytest.mark.parametrize("unbiased", [True, False])
+def test_energy_score_of_one_target_is_the_crps(unbiased):
+    samples = np.random.default_rng(13).normal(size=(7, 6, 1))
+    score = m.energy_score(Y[:, :1], samples, unbiased=unbiased)
+    assert score == pytest.approx(m.crps_samples(Y[:, :1], samples, unbiased=unbiased))
+
+
+def test_energy_score_sees_that_targets_go_together_and_crps_does_not():
+    rng, groups, s = np.random.default_rng(14), 100, 20
+    shared = rng.normal(size=(groups, s + 1, 10, 1)) * np.ones(2)
+    y, together = shared[:, 0], shared[:, 1:]
+    apart = rng.normal(size=together.shape)  # the same marginals
+
+    def loss_in_std_errors(score):
+        pairs = zip(y, together, apart, strict=True)
+        loss = [score(truth, wrong) - score(truth, right) for truth, right, wrong in pairs]
+        return np.mean(loss) / (np.std(loss) / np.sqrt(groups))
+
+    assert loss_in_std_errors(m.energy_score) > 5
+    assert abs(loss_in_std_errors(m.crps_samples)) < 5
+
+
 def test_intervals_count_their_ends():
     y = np.arange(10.0)
     assert m.interval_coverage(y, np.full(10, 2.0), np.full(10, 6.0)) == 0.5
@@ -299,6 +403,14 @@ def test_entropy_is_scipy_s_and_zero_for_certainty():
     np.testing.assert_array_equal(m.predictive_entropy(np.eye(3)), 0)
 
 
+def test_sets_are_counted_row_by_row():
+    sets = P > 0.2
+    held = [sets[i, label] for i, label in enumerate(LABELS)]
+    assert m.set_coverage(LABELS, sets) == pytest.approx(np.mean(held))
+    assert m.mean_set_size(sets) == pytest.approx(np.mean([sum(row) for row in sets]))
+    assert m.set_coverage(LABELS, ~sets) == pytest.approx(1 - np.mean(held))
+
+
 # Out-of-distribution detection
 
 SCORES = {
@@ -368,6 +480,22 @@ BAD = {
     "y as samples": (m.crps_samples, (TWO, HALF.T), r"y must have shape \(3,\).*got \(3, 1\)"),
     "one draw": (m.crps_samples, (ONE, ONE[None]), "at least 2 draws.*unbiased=False"),
     "ends swapped": (m.interval_coverage, (ONE, 2 * ONE, ONE), "low must not exceed high.* 3 "),
+    "score, ends swapped": (m.interval_score, (ONE, 2 * ONE, ONE, 0.9), "low must not exceed high"),
+    "score, level": (
+        m.interval_score,
+        (ONE, ONE, ONE, 90.0),
+        "level must be a number.*between 0 and 1; got 90",
+    ),
+    "quantile": (
+        m.pinball_loss,
+        (ONE, ONE, 1.0),
+        r"q must be a number or a list.*between 0 and 1; got 1\.0",
+    ),
+    "quantiles": (m.pinball_loss, (ONE, ONE, [0.1]), r"predicted must have shape \(3, 1\)"),
+    "flat samples": (m.energy_score, (ONE, HALF.T), "samples must have 3 axes"),
+    "one joint draw": (m.energy_score, (TWO, TWO[None]), "at least 2 draws"),
+    "sets of numbers": (m.mean_set_size, (HALF,), r"sets must be.*booleans.*got float64"),
+    "labels of sets": (m.set_coverage, ([0], HALF > 0), r"labels must be \(3,\).*got \(1,\)"),
     "pit": (m.calibration_curve, ([0.5, 1.5],), r"pit must lie between 0 and 1.*0\.5 \.\.\. 1\.5"),
     "level": (m.regression_calibration_error, ([0.5], [95.0]), "levels must lie between 0 and 1"),
     "one level": (

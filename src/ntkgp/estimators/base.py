@@ -1,4 +1,4 @@
-"""What all four estimators share: checking and standardising X, choosing a network, tags."""
+"""What the four estimators of tables share: checking and standardising X, choosing a network, tags."""
 
 import re
 from typing import Any
@@ -100,7 +100,9 @@ def _is_bad(X: Any) -> bool:
 
 
 def _refuse_early(name: str, values: Any) -> None:
-    """Refuse what a plain array would lose or misname: masks, and frames without columns."""
+    """Refuse what a plain array would lose or misname: masks, sparse tables, frames without columns."""
+    if issparse(values):
+        raise TypeError(f"{name} is sparse, and must be dense: use {name}.toarray().")
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has masked entries. Impute or drop them.")
     if getattr(values, "dtype", None) is not None and np.asarray(values).dtype.kind == "S":
@@ -116,9 +118,7 @@ def _check_size(X: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_targets(y: Any, y_numeric: bool = False, **_: Any) -> NDArray[Any]:
-    """y, or an error for what scikit-learn lets through: sparse targets, None or words among numbers."""
-    if issparse(y):
-        raise TypeError("y is a sparse matrix, and must be dense: use y.toarray().")
+    """y, or an error for what scikit-learn lets through: None or words among numbers."""
     if y_numeric and y.dtype.kind not in "fiub":
         raise ValueError(f"y must be numbers; got dtype {y.dtype}.")
     if y.dtype.kind == "f" and not np.isfinite(y).all():

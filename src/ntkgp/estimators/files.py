@@ -46,7 +46,8 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
     def _plain_params(self) -> dict[str, Any]:
         """Constructor arguments that are data; the network itself in place of a function that made it."""
         params = self.get_params(deep=False)
-        if params["network"] is not None and not storage.is_storable(params["network"]):
+        network = params.get("network")
+        if network is not None and not storage.is_storable(network):
             net = self.fitted_network()
             params["network"] = net if storage.is_storable(net) else None
         params.pop("trainer", None)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from ntkgp.core.memory import require_covariance
@@ -15,6 +15,7 @@ from ntkgp.laws.row_noise import FittedRowNoise
 from ntkgp.laws.table import Law
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
+from ntkgp.predictive.metrics.checks import as_open
 
 
 class Joint(NamedTuple):
@@ -132,23 +133,52 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return result.first_output() if self.one_target_ else result
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        quantiles: ArrayLike | None = None,
+        interval: float | None = None,
+        return_members: bool = False,
     ) -> NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]:
-        """The predicted mean, and with it the standard deviation or covariance of observations.
+        """The predicted mean, or what one of the options asks for; a pipeline passes them on.
 
         Args:
             X: rows to predict.
-            return_std: also the standard deviation at each row, noise included.
-            return_cov: also the covariance between rows, (n, n), or (n, n, targets) for several
-                targets; noise is on its diagonal.
+            return_std: the mean, and the standard deviation at each row, noise included.
+            return_cov: the mean, and the covariance between rows, (n, n), or (n, n, targets) for
+                several targets; noise is on its diagonal.
+            quantiles: probabilities (m,). The values below which an observation falls with each of
+                them, (n, m) or (n, targets, m), in place of the mean.
+            interval: a probability. The lower and the upper end of the central interval that holds
+                an observation with it, in place of the mean.
+            return_members: each member's prediction, (k, n) or (k, n, targets), without noise, in
+                place of the mean. An exact law has none.
+
+        Quantiles and intervals are those of the normal that `predict_dist` returns.
         """
-        if return_std and return_cov:
-            raise ValueError("ask for return_std or for return_cov, not for both.")
+        options = {
+            "return_std": return_std,
+            "return_cov": return_cov,
+            "quantiles": quantiles is not None,
+            "interval": interval is not None,
+            "return_members": return_members,
+        }
+        _check_one_at_most([name for name, asked in options.items() if asked])
         if return_cov:
             return self._mean_and_covariance(self._inputs(X))
         if return_std:
             distribution = self.predict_dist(X)
             return distribution.mean, distribution.std
+        if quantiles is not None:
+            levels = as_open("quantiles", quantiles, ndim=1)
+            distribution = self.predict_dist(X)
+            return np.stack([distribution.quantile(float(q)) for q in levels], axis=-1)
+        if interval is not None:
+            return self.predict_dist(X).interval(float(as_open("interval", interval, ndim=0)))
+        if return_members:
+            return self._in_units(self._members(self._inputs(X)))
         return self._in_units(self._mean(self._inputs(X)))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> NDArray[Any]:
@@ -163,6 +193,13 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
         """The mean (n, c), without the work for a variance."""
         raise NotImplementedError
+
+    def _members(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Each member's mean (k, n, c), of an ensemble."""
+        raise ValueError(
+            f"return_members is for ensembles, and {type(self).__name__} has no members: draw from "
+            "it by sample_y(X, n_samples)."
+        )
 
     def _joint(self, x: NDArray[Any]) -> Joint:
         """The function at all rows jointly."""
@@ -186,3 +223,11 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         covariance[rows, rows] += noise_var
         covariance = covariance * self.y_scaler_.std**2
         return self._in_units(mean), covariance[..., 0] if self.one_target_ else covariance
+
+
+def _check_one_at_most(asked: list[str]) -> None:
+    if len(asked) > 1:
+        raise ValueError(
+            f"predict answers one question at a time; got {' and '.join(asked)}. Call it once for "
+            "each, or read all from predict_dist(X)."
+        )

@@ -1,5 +1,7 @@
 """Arguments of scores as float64 arrays that fit together, or an error that names the argument."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -49,6 +51,16 @@ def as_unit(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:
     return array
 
 
+def as_open(name: str, value: Any, *, ndim: int = -1) -> Floats:
+    """A number (ndim 0) or a list of them (ndim 1), strictly between 0 and 1; -1 for either."""
+    array = np.asarray(value, np.float64)
+    fits = array.ndim <= 1 if ndim < 0 else array.ndim == ndim
+    if not fits or not array.size or not np.all((array > 0) & (array < 1)):
+        kind = {0: "a number", 1: "a list of numbers"}.get(ndim, "a number or a list of numbers")
+        raise ValueError(f"{name} must be {kind} strictly between 0 and 1; got {value!r}.")
+    return array
+
+
 def as_probabilities(value: ArrayLike) -> Floats:
     """Rows (n, C) that sum to 1."""
     p = as_values("probabilities", value, ndim=2)
@@ -62,11 +74,24 @@ def as_probabilities(value: ArrayLike) -> Floats:
     return p
 
 
-def as_labels(value: ArrayLike, probabilities: Floats, lowest: int = 0) -> NDArray[np.intp]:
-    """Numbers of classes (n,), from `lowest` on."""
-    labels, (n, classes) = np.asarray(value), probabilities.shape
+def as_sets(value: ArrayLike) -> NDArray[np.bool_]:
+    """Rows (n, C) that say which classes are in a set."""
+    sets = np.asarray(value)
+    if sets.ndim != 2 or not sets.size or sets.dtype.kind != "b":
+        raise ValueError(
+            "sets must be a table of booleans (n, classes), true for a class in the set; "
+            f"got {sets.dtype} of shape {sets.shape}."
+        )
+    return sets
+
+
+def as_labels(
+    value: ArrayLike, predicted: Floats | NDArray[np.bool_], lowest: int = 0
+) -> NDArray[np.intp]:
+    """Numbers of classes (n,), from `lowest` on; `predicted` is (n, C)."""
+    labels, (n, classes) = np.asarray(value), predicted.shape
     if labels.shape != (n,):
-        raise ValueError(f"labels must be {(n,)}, as many as probabilities; got {labels.shape}.")
+        raise ValueError(f"labels must be {(n,)}, one for each row; got {labels.shape}.")
     if labels.dtype.kind not in "iu":
         raise ValueError(f"labels must be integers, the number of a class; got {labels.dtype}.")
     if labels.min() < lowest or labels.max() >= classes:

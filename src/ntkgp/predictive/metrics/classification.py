@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ntkgp.predictive.metrics.checks import Floats, as_labels, as_probabilities
+from ntkgp.predictive.metrics.checks import Floats, as_labels, as_probabilities, as_sets
 
 
 def accuracy(labels: ArrayLike, probabilities: ArrayLike) -> float:
@@ -70,3 +70,22 @@ def predictive_entropy(probabilities: ArrayLike) -> Floats:
     [0.6931, 0.0]
     """
     return special.entr(as_probabilities(probabilities)).sum(axis=1)
+
+
+def set_coverage(labels: ArrayLike, sets: ArrayLike) -> float:
+    """Share of rows whose set holds the true class, 1/n Σ_i 1{y_i ∈ S_i}; labels (n,), sets (n, C).
+
+    >>> set_coverage(labels=[0, 1], sets=[[True, False], [True, False]])
+    0.5
+    """
+    inside = as_sets(sets)
+    return float(np.mean(inside[np.arange(len(inside)), as_labels(labels, inside)]))
+
+
+def mean_set_size(sets: ArrayLike) -> float:
+    """Mean number of classes in a set, 1/n Σ_i |S_i|; sets of booleans (n, C).
+
+    >>> mean_set_size([[True, False], [True, True]])
+    1.5
+    """
+    return float(np.mean(as_sets(sets).sum(axis=1)))

@@ -4,7 +4,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ntkgp.predictive.metrics.checks import Floats, as_alike, as_positive, as_unit, as_values
+from ntkgp.predictive.metrics.checks import (
+    Floats,
+    as_alike,
+    as_open,
+    as_positive,
+    as_unit,
+    as_values,
+)
 
 CENTRAL_LEVELS: Floats = np.arange(1, 20) / 20
 """The default levels of a calibration curve: 5 %, 10 %, ..., 95 %."""
@@ -76,14 +83,65 @@ def crps_samples(y: ArrayLike, samples: ArrayLike, *, unbiased: bool = True) -> 
     0.5
     """
     samples = as_values("samples", samples)
-    y, s = as_values("y", y, shape=samples.shape[1:]), len(samples)
-    if unbiased and s < 2:
-        raise ValueError("samples must hold at least 2 draws, or pass unbiased=False; got 1.")
+    y, s = as_values("y", y, shape=samples.shape[1:]), _count_of(samples, unbiased)
     error = np.sort(samples - y, axis=0)
     rank = np.arange(1, s + 1).reshape(-1, *[1] * y.ndim)
     apart = 2 * ((2 * rank - s - 1) * error).sum(axis=0)  # Σ_ij |X_i - X_j| by order statistics
     pairs = s * (s - 1) if unbiased else s**2
     return float(np.mean(np.abs(error).mean(axis=0) - apart / pairs / 2))
+
+
+def pinball_loss(y: ArrayLike, predicted: ArrayLike, q: ArrayLike | float) -> float:
+    """Loss of predicted quantiles, 1/n Σ_i max{q (y_i - f_i), (q - 1)(y_i - f_i)}; less is better.
+
+    On average it is least for the true quantile of probability q (Koenker and Bassett, 1978). y is
+    (n,) or (n, c). For one number q predictions have the shape of y; for q (m,) they have one more
+    axis (..., m), as `predict(X, quantiles=q)` returns them, and the mean runs over it too.
+
+    >>> pinball_loss(y=[1.0, 1.0], predicted=[0.0, 2.0], q=0.9)
+    0.5
+    >>> round(pinball_loss(y=[1.0], predicted=[[0.0, 2.0]], q=[0.1, 0.9]), 4)
+    0.1
+    """
+    y, levels = as_values("y", y), as_open("q", q)
+    predicted = as_values("predicted", predicted, shape=y.shape + levels.shape)
+    error = y.reshape(y.shape + (1,) * levels.ndim) - predicted
+    return float(np.mean(np.maximum(levels * error, (levels - 1) * error)))
+
+
+def interval_score(y: ArrayLike, low: ArrayLike, high: ArrayLike, level: float) -> float:
+    """Width of central intervals plus a fine for each miss (Gneiting and Raftery, 2007, Eq. 43).
+
+    1/n Σ_i [(u_i - l_i) + 2/α (l_i - y_i)₊ + 2/α (y_i - u_i)₊] with α = 1 - level; all (n,) or
+    (n, c), in the unit of y. On average it is least for the true quantiles α/2 and 1 - α/2.
+
+    >>> round(interval_score(y=[0.0, 3.0], low=[-1.0, -1.0], high=[1.0, 1.0], level=0.9), 4)
+    22.0
+    """
+    y, low, high = _as_interval(y, low, high)
+    missed = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+    return float(np.mean(high - low + 2 / (1 - as_open("level", level, ndim=0)) * missed))
+
+
+def energy_score(y: ArrayLike, samples: ArrayLike, *, unbiased: bool = True) -> float:
+    """The score of `crps_samples` for several targets jointly, E‖X - y‖ - ½ E‖X - X'‖.
+
+    Lengths are Euclidean, over the last axis: give targets of one unit, or scaled ones. It sees
+    whether targets go together, which a mean over targets does not (Gneiting and Raftery, 2007,
+    Eq. 22). `unbiased` as in `crps_samples`; y (n, c), samples (s, n, c), time s² n c.
+
+    >>> energy_score(y=[[0.0, 0.0]], samples=[[[3.0, 4.0]], [[-3.0, -4.0]]])
+    0.0
+    >>> energy_score(y=[[0.0, 0.0]], samples=[[[3.0, 4.0]], [[-3.0, -4.0]]], unbiased=False)
+    2.5
+    """
+    samples = as_values("samples", samples, ndim=3)
+    y, s = as_values("y", y, shape=samples.shape[1:]), _count_of(samples, unbiased)
+    apart = np.zeros(len(y))
+    for draw in samples:  # one draw at a time: memory s n c, not s² n c
+        apart += np.linalg.norm(samples - draw, axis=-1).sum(axis=0)
+    pairs = s * (s - 1) if unbiased else s**2
+    return float(np.mean(np.linalg.norm(samples - y, axis=-1).mean(axis=0) - apart / pairs / 2))
 
 
 def interval_coverage(y: ArrayLike, low: ArrayLike, high: ArrayLike) -> float:
@@ -92,9 +150,7 @@ def interval_coverage(y: ArrayLike, low: ArrayLike, high: ArrayLike) -> float:
     >>> interval_coverage(y=[0.0, 1.0, 2.0, 9.0], low=[0.0] * 4, high=[2.0] * 4)
     0.75
     """
-    y, low, high = as_alike(y=y, low=low, high=high)
-    if np.any(low > high):
-        raise ValueError(f"low must not exceed high; it does at {np.sum(low > high)} points.")
+    y, low, high = _as_interval(y, low, high)
     return float(np.mean((low <= y) & (y <= high)))
 
 
@@ -123,6 +179,20 @@ def regression_calibration_error(pit: ArrayLike, levels: ArrayLike = CENTRAL_LEV
     0.3
     """
     return float(np.mean(np.abs(calibration_curve(pit, levels) - np.asarray(levels))))
+
+
+def _as_interval(y: ArrayLike, low: ArrayLike, high: ArrayLike) -> list[Floats]:
+    arrays = as_alike(y=y, low=low, high=high)
+    swapped = int(np.sum(arrays[1] > arrays[2]))
+    if swapped:
+        raise ValueError(f"low must not exceed high; it does at {swapped} points.")
+    return arrays
+
+
+def _count_of(samples: Floats, unbiased: bool) -> int:
+    if unbiased and len(samples) < 2:
+        raise ValueError("samples must hold at least 2 draws, or pass unbiased=False; got 1.")
+    return len(samples)
 
 
 def _mean_abs(mean: Floats, std: Floats) -> Floats:
