@@ -18,6 +18,7 @@ FOLDER = ROOT / "benchmarks"
 SHARED = {"common", "pytorch"}
 """What benchmarks import."""
 RATIOS = {
+    "after_training": "seconds",
     "exact_mnist": "their ratio",
     "first_fit": "first / again",
     "growth": "seconds, conditioning",

@@ -172,6 +172,40 @@ def test_classes_are_the_generalised_gauss_newton_laplace(n, part):
     assert np.abs(wrong - dense.covariance(t)).max() > 1e-3
 
 
+@pytest.mark.parametrize("part", ["all", "readout"])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_laplace_torch_has_the_same_variances(outputs, part):
+    """At one prior precision and one noise; where that library is installed."""
+    torch = pytest.importorskip("torch")
+    laplace = pytest.importorskip("laplace", exc_type=ImportError)
+    module = eqx.nn.MLP(2, outputs, 4, depth=1, activation=jnp.tanh, key=jax.random.key(0))
+    net, theta = from_trained(module, (2,))
+    x, y, t = problem(net, 30)
+    kind, noise = ("regression", {"sigma_noise": SIGMA}) if outputs == 1 else ("classification", {})
+    ours = {"noise_std": SIGMA} if outputs == 1 else {"likelihood": "categorical"}
+    y = y if outputs == 1 else y.argmax(axis=1)
+    model = linearise(net, theta, x, y, part=part, scale=SCALE, **ours)
+    first, last = (torch.nn.Linear(*size).double() for size in ((2, 4), (4, outputs)))
+    for layer, own in zip((first, last), module.layers, strict=True):
+        layer.weight.data, layer.bias.data = (
+            torch.tensor(np.array(leaf, np.float64)) for leaf in (own.weight, own.bias)
+        )
+    other = laplace.Laplace(
+        torch.nn.Sequential(first, torch.nn.Tanh(), last),
+        kind,
+        subset_of_weights="all" if part == "all" else "last_layer",
+        hessian_structure="full",
+        prior_precision=SCALE**-2,
+        **noise,
+    )
+    data = torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y))
+    other.fit(torch.utils.data.DataLoader(data, batch_size=30))
+    _, var = other._glm_predictive_distribution(torch.tensor(t))
+    # A module's gradients are rounded to its own float32.
+    expected = np.diagonal(var.detach().numpy(), axis1=1, axis2=2)
+    np.testing.assert_allclose(model.predict(t).epistemic_var, expected, rtol=1e-5)
+
+
 def test_probabilities_spread_out_with_the_variance():
     net = small(3)
     theta, (x, _, t) = trained(net), problem(net, 40)
