@@ -43,8 +43,8 @@ class Sizes:
     tables: tuple[str, ...] = ("diabetes", "energy", "energy, gap")
     seeds: int = 3
     digits: int = 1797
-    width: int = 32
-    steps: int = 3000
+    width: int = 16
+    steps: int = 2000
     members: int = 5
     ensembles: Mapping[str, int] = field(default_factory=dict)
     """What the ensemble of digits has other than by default."""
@@ -54,7 +54,7 @@ class Sizes:
 
 TINY = Sizes(
     ("diabetes",),
-    seeds=2,
+    seeds=1,
     digits=100,
     width=2,
     steps=5,
@@ -88,8 +88,10 @@ def run(sizes: Sizes) -> Rows:
 
 def summed_up(data: str, records: Iterator[dict[str, Any]]) -> Rows:
     """The mean over splits of every score, and the standard error of the NLL."""
-    runs = list(records)
-    rows = []
+    runs, rows = [], []
+    for record in records:
+        runs.append(record)
+        print(data, record, flush=True)
     for model in dict.fromkeys(record["model"] for record in runs):
         own = [record for record in runs if record["model"] == model]
         nll = np.array([record["NLL"] for record in own])
@@ -102,7 +104,7 @@ def summed_up(data: str, records: Iterator[dict[str, Any]]) -> Rows:
                 "data": data,
                 "model": model,
                 "NLL": mean["NLL"],
-                "±": round(float(nll.std(ddof=1) / len(nll) ** 0.5), 4),
+                "±": round(float(nll.std(ddof=1) / len(nll) ** 0.5), 4) if len(nll) > 1 else "",
                 "RMSE or error": mean["error"],
                 "90 % interval covers": mean["coverage"],
                 "ECE": mean["ECE"],
@@ -110,7 +112,6 @@ def summed_up(data: str, records: Iterator[dict[str, Any]]) -> Rows:
                 "seconds": mean["seconds"],
             }
         )
-        print(rows[-1], flush=True)
     return rows
 
 

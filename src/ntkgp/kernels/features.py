@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from ntkgp.core.arrays import precision
 from ntkgp.core.storage import WrongNetwork, is_storable, storable
 from ntkgp.core.typing import Metric, Params, Part
-from ntkgp.kernels.matrices import BLOCK_BYTES, check_metric
+from ntkgp.kernels.matrices import check_metric
 from ntkgp.networks.given import for_file
 from ntkgp.networks.protocol import Network
 
-_COPIES = 4  # of a block of features: its gradients by leaf, their sum, and two blocks at once
+BLOCK_BYTES = 2**30
+"""For blocks of features: larger ones are computed less often for a kernel matrix."""
+_COPIES = 4  # of a block: its gradients by leaf, the same side by side, and two blocks at once
+_MOST_ROWS = 1024  # at once, because the network's own layers take memory too
 
 
 @storable
@@ -153,11 +156,17 @@ class Features:
         parts = [phi.reshape(-1, self.outputs, phi.shape[1]) for _, phi in self.blocks(x)]
         return np.concatenate([part @ part.transpose(0, 2, 1) for part in parts])
 
+    def block_bytes(self, n: int) -> int:
+        """What the blocks of n inputs take at once."""
+        at_once = self._batches(n)[0].stop
+        return _COPIES * 8 * self.outputs * self.count * at_once
+
     def _double(self) -> list[Array]:
         return [jnp.asarray(leaf, jnp.float64) for leaf in jax.tree.leaves(self.theta)]
 
     def _batches(self, n: int) -> list[slice]:
-        at_once = max(1, BLOCK_BYTES // (_COPIES * 8 * self.outputs * self.count))
+        at_once = BLOCK_BYTES // (_COPIES * 8 * self.outputs * self.count)
+        at_once = min(max(1, at_once), _MOST_ROWS)
         return [slice(start, min(start + at_once, n)) for start in range(0, n, at_once)]
 
     def _entries(self, rows: slice, first: int = 0) -> slice:

@@ -21,7 +21,6 @@ from ntkgp.core.memory import require
 from ntkgp.core.storage import storable
 from ntkgp.kernels.features import Features
 from ntkgp.kernels.linalg import NotPositiveDefinite
-from ntkgp.kernels.matrices import BLOCK_BYTES
 from ntkgp.laws.evidence import Spectrum
 
 _TEST_BYTES = 2**29  # for the products between training inputs and one batch of test inputs
@@ -32,7 +31,7 @@ def forecast(features: Features, n: int) -> None:
     c, p = features.outputs, features.count
     side = min(n * c, p)
     require(
-        3 * 8 * side**2 + 2 * BLOCK_BYTES,
+        3 * 8 * side**2 + features.block_bytes(n),
         f"linearising a network of {p:,} parameters on {n:,} rows of {c} output{'s' * (c > 1)}",
         'Take fewer rows, rows=..., or the last layer alone, part="readout".',
     )
