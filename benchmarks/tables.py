@@ -357,7 +357,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--splits", type=int, help="how many standard splits, 5 by default")
-    parser.add_argument("--inputs", type=int, help="how many inputs have gaps and tails, all by default")
+    parser.add_argument(
+        "--inputs", type=int, help="how many inputs have gaps and tails, all by default"
+    )
     parser.add_argument("--draw-only", action="store_true", help="the tables of what is there")
     options = parsed(parser, arguments, out="runs/tables")
     path = options.out / "tables.json"

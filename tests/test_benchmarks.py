@@ -19,6 +19,7 @@ SHARED = {"common", "pytorch"}
 """What benchmarks import."""
 RATIOS = {
     "conformal": "width / own",
+    "after_training": "seconds",
     "exact_mnist": "their ratio",
     "first_fit": "first / again",
     "growth": "seconds, conditioning",

@@ -30,6 +30,7 @@ from ntkgp.kernels.training_kernel import TrainingKernel
 from ntkgp.laws.evidence import log_marginal_likelihood
 from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.hyperparameters import PRIORS, LogNormal
+from ntkgp.laws.linearised import Linearised, linearise
 from ntkgp.laws.prior import LearnedPrior, fit_prior
 from ntkgp.laws.row_noise import FittedRowNoise, HeavyTails, RowNoise, VaryingNoise
 from ntkgp.laws.table import LAWS, Law
@@ -57,12 +58,12 @@ __all__ = [
     "EnsembleClassifier", "EnsembleRegressor", "ExactLaw", "fit", "fit_prior", "FittedRowNoise",
     "GaussNewton", "GPClassifier", "GPRegressor", "HeavyTails", "Inverse", "keep_compiled",
     "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers", "LearnedNoise", "LearnedPrior",
-    "load", "log_marginal_likelihood", "LogNormal", "MemberFailure", "Method", "METHODS", "metrics",
-    "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise", "Normal", "NotConverged",
-    "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS",
-    "RandomCropsAndFlips", "Refined", "RowNoise", "Solver", "storable", "StudentT", "Tangent",
-    "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior", "VaryingNoise",
-    "WrongNetwork",
+    "linearise", "Linearised", "load", "log_marginal_likelihood", "LogNormal", "MemberFailure",
+    "Method", "METHODS", "metrics", "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise",
+    "Normal", "NotConverged", "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset",
+    "PriorNetwork", "PRIORS", "RandomCropsAndFlips", "Refined", "RowNoise", "Solver", "storable",
+    "StudentT", "Tangent", "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior",
+    "VaryingNoise", "WrongNetwork",
 ]  # fmt: skip
 
 

@@ -36,16 +36,43 @@ class Evidence(NamedTuple):
     """s: the prior standard deviation of the function, relative to the kernel's."""
 
 
+class Spectrum(NamedTuple):
+    """Targets in the eigenvectors of a kernel: all that log N(y; 0, s²k + σ²I) needs of both."""
+
+    eigenvalues: NDArray[Any]
+    """λ_i, of the kernel."""
+    squares: NDArray[Any]
+    """Σ (uᵀy)² over the targets, for the eigenvectors u of each λ_i."""
+    counts: NDArray[Any]
+    """How many targets in eigenvectors that is."""
+
+    @classmethod
+    def of(cls, kernel: NDArray[Any], y: NDArray[Any]) -> "Spectrum":
+        """That of a kernel (n, n) and targets (n, c)."""
+        eigenvalues, vectors = linalg.eigh(kernel)
+        squares = np.sum((vectors.T @ y) ** 2, axis=1)
+        return cls(np.maximum(eigenvalues, 0), squares, np.full(len(y), y.shape[1]))
+
+    @property
+    def unit(self) -> float:
+        """The mean of the kernel's diagonal."""
+        return float(np.sum(self.counts * self.eigenvalues) / np.sum(self.counts))
+
+    @property
+    def mean_square(self) -> float:
+        """That of the targets."""
+        return float(np.sum(self.squares) / np.sum(self.counts))
+
+    def log_likelihood(self, scale_var: float, noise_var: float) -> float:
+        variances = scale_var * self.eigenvalues + noise_var
+        fit = np.sum(self.squares / variances)
+        return float(-0.5 * (fit + np.sum(self.counts * np.log(2 * np.pi * variances))))
+
+
 def best_noise_and_scale(
     kernel: NDArray[Any], y: NDArray[Any], noise_std: float | None = None
 ) -> Evidence:
     """The s and σ, or s alone, that maximise log N(y; 0, s²k + σ²I), summed over the columns of y.
-
-    With k = U diag(λ) Uᵀ and σ² = s²ρ this is a search in ρ alone, because the best s for each ρ is
-
-        s² = 1/(n c) Σ_ij (Uᵀy)²_ij / (λ_i + ρ),
-
-    so one eigendecomposition serves every noise level tried.
 
     Args:
         kernel: (n, n), for instance `ntk(net, x)`.
@@ -59,31 +86,37 @@ def best_noise_and_scale(
     """
     if not np.any(y):
         raise ValueError("y is zero throughout: any noise level explains it, so there is no best.")
-    eigenvalues, vectors = linalg.eigh(kernel)
-    eigenvalues = np.maximum(eigenvalues, 0)
-    squares = np.sum((vectors.T @ y) ** 2, axis=1)
-    n, c = y.shape
-    unit = float(np.mean(np.diag(kernel)))
+    return best_of(Spectrum.of(kernel, y), noise_std)
 
-    def log_likelihood(scale_var: float, noise_var: float) -> float:
-        variances = scale_var * eigenvalues + noise_var
-        fit = np.sum(squares / variances)
-        return float(-0.5 * (fit + c * np.sum(np.log(2 * np.pi * variances))))
+
+def best_of(
+    spectrum: Spectrum, noise_std: float | None = None, scale: float | None = None
+) -> Evidence:
+    """The s and σ, or the one that is not given, that make the targets of a spectrum most likely.
+
+    With σ² = s²ρ it is a search in ρ alone, because the best s for each ρ is
+
+        s² = 1/(n c) Σ_ij (Uᵀy)²_ij / (λ_i + ρ),
+
+    so one eigendecomposition serves every noise level tried.
+    """
 
     def at_ratio(log_ratio: float) -> tuple[float, float]:
-        """The best s² at this ratio of noise to kernel, and σ²."""
-        ratio = unit * 10**log_ratio
-        scale_var = float(np.sum(squares / (eigenvalues + ratio)) / (n * c))
+        """The best s² at this ratio of noise to kernel, or the given one, and σ²."""
+        ratio = spectrum.unit * 10**log_ratio
+        fits = np.sum(spectrum.squares / (spectrum.eigenvalues + ratio))
+        scale_var = float(fits / np.sum(spectrum.counts)) if scale is None else scale**2
         return scale_var, scale_var * ratio
 
     def at_scale(log_scale_var: float) -> tuple[float, float]:
         """This s², in units of the targets' own size, and the given σ²."""
-        size = float(np.sum(squares)) / (n * c * unit)
+        size = spectrum.mean_square / spectrum.unit
         return size * 10**log_scale_var, float(noise_std or 0.0) ** 2
 
     at, limits = (at_ratio, _LOG_RATIOS) if noise_std is None else (at_scale, _LOG_SCALES)
-    scale_var, noise_var = at(minimise(lambda value: -log_likelihood(*at(value)), *limits))
-    return Evidence(log_likelihood(scale_var, noise_var), noise_var**0.5, scale_var**0.5)
+    best = minimise(lambda value: -spectrum.log_likelihood(*at(value)), *limits)
+    scale_var, noise_var = at(best)
+    return Evidence(spectrum.log_likelihood(scale_var, noise_var), noise_var**0.5, scale_var**0.5)
 
 
 def log_marginal_likelihood(

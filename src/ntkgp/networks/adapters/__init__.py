@@ -7,6 +7,10 @@ Each adapter gives a `Network`, which `ntkgp.fit` trains like the library's own:
     from_nnx(make, input_shape)                 a function that makes a module of flax.nnx
     from_equinox(make, input_shape)             a function that makes a module of Equinox
 
+One takes a module that is trained already, and gives its parameters θ̂ too, for `ntkgp.linearise`:
+
+    from_trained(module, input_shape)           of flax.linen, flax.nnx, Equinox, or a function
+
 All take the same two options, which name parameters by paths as in `adapters/paths.py`:
 
 `readout` names θ^{L+1}, the last linear layer. Left out, it is found by experiment: it is the part
@@ -20,6 +24,8 @@ Some parameters have one value in every initialisation, such as biases at 0 or t
 normalisation at 1. Their prior variance is 0, so they are held fixed, and a warning says so. Give
 them a variance, `prior_var={"*bias": 0.05**2}`, and they are drawn about that value and trained.
 
+`from_trained` knows no initialiser: its prior variances are 1 unless they are given.
+
 An adapted network can be pickled if its adapter's arguments can: module-level functions and classes,
 not lambdas. Opening the pickle calls the adapter again.
 """
@@ -31,3 +37,4 @@ from ntkgp.networks.adapters.network import AdaptedNetwork as AdaptedNetwork
 from ntkgp.networks.adapters.nnx import from_nnx as from_nnx
 from ntkgp.networks.adapters.prior import ConstantParameters as ConstantParameters
 from ntkgp.networks.adapters.prior import PriorEstimated as PriorEstimated
+from ntkgp.networks.adapters.trained import from_trained as from_trained

@@ -61,10 +61,10 @@ class AdaptedNetwork:
     recipe: Recipe
 
     def __repr__(self) -> str:
+        last = repr(common_subtree(self.readout_paths)) if self.readout_paths else "not found"
         return (
             f"<AdaptedNetwork by {self.recipe.adapter.__name__}: {self.input_shape} -> "
-            f"{self.output_dim}, {len(self.prior_var())} parameter arrays, "
-            f"readout {common_subtree(self.readout_paths)!r}>"
+            f"{self.output_dim}, {len(self.prior_var())} parameter arrays, readout {last}>"
         )
 
     def init(self, key: Array) -> Theta:
@@ -174,8 +174,8 @@ def adapt(
     """
     shape = check_input_shape(input_shape)
     tree = jax.eval_shape(init, jax.random.key(0))
-    shapes = {path: _float_leaf(path, leaf) for path, leaf in by_path(tree).items()}
-    output_dim = _output_dim(apply, tree, shape)
+    shapes = {path: float_leaf(path, leaf) for path, leaf in by_path(tree).items()}
+    width = output_dim(apply, tree, shape)
     seen = moments(init, shapes)
     leaves = leaf_priors(shapes, seen, prior_var, documented or {})
 
@@ -187,13 +187,11 @@ def adapt(
 
     draw = {leaf.path: seen[leaf.path].sample.astype(leaf.dtype) for leaf in leaves}
     x = np.random.default_rng(0).normal(size=(4, *shape)).astype(np.float32)
-    _check_examples_apart(lambda inputs: np.asarray(outputs(draw, inputs)), x)
+    check_examples_apart(lambda inputs: np.asarray(outputs(draw, inputs)), x)
     readout_paths = find_readout(lambda flat: np.asarray(outputs(flat, x)), draw, readout)
     _check_readout([leaf for leaf in leaves if leaf.path in readout_paths])
     warn_of_priors(leaves, prior_var, stacklevel=3)
-    return AdaptedNetwork(
-        shape, output_dim, init, apply, tuple(leaves), treedef, readout_paths, recipe
-    )
+    return AdaptedNetwork(shape, width, init, apply, tuple(leaves), treedef, readout_paths, recipe)
 
 
 def check_input_shape(input_shape: Sequence[int]) -> Shape:
@@ -207,7 +205,7 @@ def check_input_shape(input_shape: Sequence[int]) -> Shape:
     return shape
 
 
-def _float_leaf(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
+def float_leaf(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
     """Shape and dtype of a leaf; float64, as `jax_enable_x64` makes it, counts as float32."""
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise TypeError(
@@ -218,7 +216,7 @@ def _float_leaf(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, dtype)
 
 
-def _output_dim(apply: Callable[[Params, Array], Array], tree: Params, shape: Shape) -> int:
+def output_dim(apply: Callable[[Params, Array], Array], tree: Params, shape: Shape) -> int:
     inputs = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
     outputs = jax.eval_shape(apply, tree, inputs)
     got = getattr(outputs, "shape", None)
@@ -231,7 +229,7 @@ def _output_dim(apply: Callable[[Params, Array], Array], tree: Params, shape: Sh
     return int(got[1]) if len(got) == 2 else 1
 
 
-def _check_examples_apart(f: Callable[[NDArray[Any]], NDArray[Any]], x: NDArray[Any]) -> None:
+def check_examples_apart(f: Callable[[NDArray[Any]], NDArray[Any]], x: NDArray[Any]) -> None:
     """Refuse networks whose output for one example depends on the others of its batch."""
     once = f(x)
     again = f(np.concatenate([x[:1], -2 * x[1:]]))

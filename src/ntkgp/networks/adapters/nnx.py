@@ -87,11 +87,11 @@ def from_nnx(
     def apply(params: Params, x: Array) -> Array:
         return call(module_of(params), x)
 
-    _check_stateless(nnx, lambda key: module_of(init(key)), call, check_input_shape(input_shape))
+    check_stateless(nnx, lambda key: module_of(init(key)), call, check_input_shape(input_shape))
     return adapt(init, apply, input_shape, readout=readout, prior_var=prior_var, recipe=recipe)
 
 
-def _check_stateless(
+def check_stateless(
     nnx: Any, make: Callable[[Array], Any], call: Callable[[Any, Array], Array], shape: Shape
 ) -> None:
     """Refuse modules whose call changes one of their variables."""
