@@ -47,6 +47,8 @@ _WITH_SCIKIT_LEARN = {
     "EnsembleClassifier": "ntkgp.estimators.ensemble_classifier",
     "GPRegressor": "ntkgp.estimators.gp_regressor",
     "GPClassifier": "ntkgp.estimators.gp_classifier",
+    "SeparateRegressor": "ntkgp.estimators.separate",
+    "SeparateClassifier": "ntkgp.estimators.separate",
     "ConformalRegressor": "ntkgp.estimators.conformal_regressor",
     "ConformalClassifier": "ntkgp.estimators.conformal_classifier",
 }
@@ -61,9 +63,9 @@ __all__ = [
     "linearise", "Linearised", "load", "log_marginal_likelihood", "LogNormal", "MemberFailure",
     "Method", "METHODS", "metrics", "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise",
     "Normal", "NotConverged", "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset",
-    "PriorNetwork", "PRIORS", "RandomCropsAndFlips", "Refined", "RowNoise", "Solver", "storable",
-    "StudentT", "Tangent", "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior",
-    "VaryingNoise", "WrongNetwork",
+    "PriorNetwork", "PRIORS", "RandomCropsAndFlips", "Refined", "RowNoise", "SeparateClassifier",
+    "SeparateRegressor", "Solver", "storable", "StudentT", "Tangent", "Trainer", "TrainingKernel",
+    "uncertain_prior", "UncertainPrior", "VaryingNoise", "WrongNetwork",
 ]  # fmt: skip
 
 
