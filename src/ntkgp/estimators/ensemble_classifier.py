@@ -12,8 +12,9 @@ from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.trainers import Trainer
 from ntkgp.estimators.classification import Classifier
-from ntkgp.estimators.ensembles import EnsembleEstimator
+from ntkgp.estimators.ensembles import EnsembleEstimator, known_network
 from ntkgp.estimators.one_hot import second_moment
+from ntkgp.laws.table import get_law
 
 
 @storable
@@ -21,26 +22,36 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
     """An ensemble of neural networks whose class probabilities know their limits (Section 3.5).
 
     Each member regresses on one-hot targets times κ; the probabilities are the members' mean
-    softmax(z/T). Inputs are standardised inside. A tenth of the rows, and at least 5, the same
-    share of each class, is held out of training for T. With validation_fraction 0, or fewer than
-    20 rows, none are: T is then set on the training rows, and the probabilities are overconfident.
+    softmax(z/T). Inputs are standardised inside. The prior is learned as in `EnsembleRegressor`: κ, the
+    noise of the labels, the relevance of columns and the scales of layers have the highest marginal
+    likelihood on at most 400 rows. Labels that are often wrong get much noise, and no member repeats
+    them. A tenth of the rows, and at least 5, the same share of each class, is held out of training for
+    T. With validation_fraction 0, or fewer than 20 rows, none are: T is then set on the training rows,
+    and the probabilities are overconfident.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
             another name in `ntkgp.METHODS`, or an `ntkgp.Method` of your own.
         members: number of networks K.
-        noise_std: standard deviation σ of the noise on the scaled targets; the paper's is 0.1.
-        target_scale: κ; None for κ² around C·ζ₀, with ζ₀ the mean square of the method's outputs
-            before training.
-        target_scale_grid: the multiples of C·ζ₀ to try for κ². With more than one, each is
-            trained, and validation accuracy decides, then validation cross-entropy.
-        network, width, depth, activation: as in `EnsembleRegressor`; "auto" is "relu" here.
+        noise_std: standard deviation σ of the noise on the scaled targets; None to learn it, and the
+            rest of the prior. The paper's is 0.1. With a number the network keeps its own scales, and
+            κ² is C·ζ₀, with ζ₀ the mean square of the method's outputs before training.
+        target_scale: κ; None to choose it.
+        target_scale_grid: the multiples of κ² to try. With more than one, each is trained, and
+            validation accuracy decides, then validation cross-entropy.
+        class_weight: None, "balanced", or a dictionary of weights by class: rows of a class count so
+            much in training and for T. The probabilities are then those of such classes.
+        network, width, depth: as in `EnsembleRegressor`.
+        activation: of the default network, "relu", "erf", "gelu", or "auto" for the one of relu and erf
+            with the higher marginal likelihood.
         learning_rate, min_steps, min_epochs, batch_size, weight_decay, validation_fraction,
         trainer, members_at_once, warm_start, random_state, verbose: as in `EnsembleRegressor`.
 
     Attributes:
         ensemble_: the trained `Ensemble`.
-        zeta_0_: ζ₀.
+        prior_: the `LearnedPrior`; None if no scales were learned.
+        class_prior_: the frequencies of the classes.
+        zeta_0_: ζ₀ of the network that was trained.
         kappa_: κ.
         temperature_: T.
         classes_: the classes.
@@ -56,9 +67,10 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         method: str | Method = "ntkgp-param",
         *,
         members: int = 10,
-        noise_std: float = 0.1,
+        noise_std: float | None = None,
         target_scale: float | None = None,
         target_scale_grid: tuple[float, ...] = (1.0,),
+        class_weight: Any = None,
         network: Any = None,
         width: int = 128,
         depth: int = 2,
@@ -80,6 +92,7 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         self.noise_std = noise_std
         self.target_scale = target_scale
         self.target_scale_grid = target_scale_grid
+        self.class_weight = class_weight
         self.network = network
         self.width = width
         self.depth = depth
@@ -96,20 +109,30 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> "EnsembleClassifier":
-        """Train the ensemble on rows X and classes y (n,)."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "EnsembleClassifier":
+        """Train the ensemble on rows X and classes y (n,); rows may have weights ≥ 0."""
         with self._as_before_on_failure():
-            return self._fit(X, y)
+            return self._fit(X, y, sample_weight)
 
-    def _fit(self, X: Any, y: Any) -> "EnsembleClassifier":
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> "EnsembleClassifier":
         method = get_method(self.method)
-        rows = self._check_xy(X, y)
-        net, *_ = self._candidates(len(self.classes_))
-        if self._goes_on() and self.network is not None:
-            net = self.fitted_network()
-        self.zeta_0_ = second_moment(net, method, rows.train.x, self.seed_)
-        train = partial(self._train, net, noise_std=self.noise_std)
-        self.ensemble_ = self._best_fit(rows, train, _outputs)
+        rows, held_out = self._check_xy(X, y, sample_weight, self.validation_fraction)
+        nets = self._candidates(len(self.classes_))
+        if self._goes_on():
+            learner = self.ensemble_.learner
+            net = known_network(learner.net, nets, self.network is not None)
+            noise_std = float(learner.noise_std) if self.noise_std is None else self.noise_std
+            kappa = self.kappa_
+        else:
+            moment = partial(second_moment, method=method, seed=self.seed_)
+            net, noise_std, kappa = self._learned(
+                nets, rows, get_law(method.law), lambda net, x: moment(net, x=x)
+            )
+        judged = held_out if len(held_out.x) else rows
+        train = partial(self._train, net, rows.x, noise_std=noise_std, sample_weight=rows.weight)
+        self.ensemble_ = self._best_fit(
+            rows, judged, kappa, train, lambda ensemble: _outputs(ensemble, judged.x)
+        )
         return self
 
     def _logits(self, x: NDArray[Any]) -> NDArray[Any]:

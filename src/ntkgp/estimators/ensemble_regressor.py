@@ -13,9 +13,15 @@ from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
-from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator
+from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator, known_network
 from ntkgp.estimators.left_out import BLOCK_ROWS, checked
-from ntkgp.estimators.preparation import ENOUGH_ROWS, PRIOR_ROWS, has_table_kernel, holdout
+from ntkgp.estimators.preparation import (
+    ENOUGH_ROWS,
+    HELD_OUT,
+    PRIOR_ROWS,
+    has_table_kernel,
+    holdout,
+)
 from ntkgp.estimators.regression import Joint, Regressor
 from ntkgp.estimators.standardise import Scaler
 from ntkgp.laws.exact import condition
@@ -27,8 +33,6 @@ from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
 
-HELD_OUT = 0.1
-"""The share of rows held out by default."""
 PILOTS = 3
 """Members that try a lower noise."""
 LESS_NOISE = 0.4
@@ -54,9 +58,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     are learned. Where data leave the scales of the prior open, so do members: each has a draw from the
     posterior of the scales.
 
-    Rows that are not trained on check the noise. Up to 1,000 rows, the exact law of infinite width
-    predicts each from all others, so that members train on all. With more rows, and for deep ensembles
-    and learned noise, a tenth of the rows, and at least 5, is held out; from fewer than 20 none are. If
+    Rows that are not trained on check the noise. Up to 1,000 rows, the exact posterior of infinite width
+    predicts each from all others, so that members train on all. With more rows, for methods that
+    follow no posterior, and for learned noise, a tenth of the rows, and at least 5, is held out; from
+    fewer than 20 none are. If
     members train on more than 1,000, a few first try whether less noise in training suits the rows held
     out better. The rows left out or held out also set the noise of predictions, by their likelihood; the
     fewer they are, the nearer it stays to that of training. Several targets share the noise of training
@@ -261,7 +266,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     def _follows_law(self) -> bool:
         """Whether members follow the exact law of a posterior, which then checks their prior."""
-        return self._noise.constant and not get_method(self.method).takes_weight_decay
+        return self._noise.constant and get_law(get_method(self.method).law).is_posterior
 
     def _learned(
         self, nets: Sequence[Network], rows: "Rows", check_noise: bool
@@ -370,9 +375,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     def _chosen_before(self, nets: Sequence[Network]) -> tuple[Network, float]:
         """The network and σ of the fit that this one adds to, unless settings ask for others."""
         learner = self.ensemble_.learner
-        asked_for = {_structure(net) for net in nets}
-        known = self.network is not None or _structure(learner.net) in asked_for
-        net = learner.net if known else nets[0]
+        net = known_network(learner.net, nets, self.network is not None)
         if self.noise_std is None:
             return net, float(learner.noise_std)
         given = float(self.noise_std / self.y_scaler_.std[0])
@@ -408,8 +411,3 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
         return self._mixture(x).sample(n_samples, seed)
-
-
-def _structure(net: Network) -> Any:
-    """A network without its scales, which are learned."""
-    return net.structure if isinstance(net, LayeredNetwork) else net

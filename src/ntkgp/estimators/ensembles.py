@@ -17,6 +17,7 @@ from ntkgp.ensembles.problem import Data
 from ntkgp.ensembles.trainers import GaussNewton, Trainer, decaying_adam
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.laws.uncertain import UncertainPrior
+from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network
 
 FEW_RESIDUALS = 1000
@@ -123,6 +124,23 @@ class EnsembleEstimator(TableEstimator):
 
     def fitted_network(self) -> Network:
         return self.ensemble_.learner.net
+
+
+def known_network(trained: Network, nets: Sequence[Network], given: bool) -> Network:
+    """The network of an earlier fit if the settings still ask for it, else the first that they do.
+
+    Args:
+        trained: with the scales that it learned.
+        nets: what the settings ask for.
+        given: whether that is the user's own network.
+    """
+    asked_for = {_structure(net) for net in nets}
+    return trained if given or _structure(trained) in asked_for else nets[0]
+
+
+def _structure(net: Network) -> Any:
+    """A network without its scales, which are learned."""
+    return net.structure if isinstance(net, LayeredNetwork) else net
 
 
 def _check_the_same(before: Ensemble, learner: Baselearner, data: Data) -> None:

@@ -1,8 +1,9 @@
 """Classification by regression on scaled one-hot targets (Section 3.5, Appendix H): the one pipeline.
 
-Targets are κ e_c. κ is √(C ζ₀) times a factor to choose, with ζ₀ the mean square of the model's outputs
-before training. Rows held out set the temperature T and choose the factor. The classifiers and the
-experiments on images share this pipeline.
+Targets are κ e_c. The paper's κ is √(C ζ₀) times a factor to choose, with ζ₀ the mean square of the model's
+outputs before training. The classifiers learn κ and the noise by marginal likelihood. Rows held out, or
+left out, set the temperature T and choose the factor. The classifiers and the experiments on images share
+this pipeline.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from ntkgp.ensembles.member import Baselearner, member_keys
 from ntkgp.ensembles.methods import METHODS, Method
@@ -61,6 +63,19 @@ def one_hot(labels: NDArray[Any], n_classes: int, kappa: float) -> NDArray[np.fl
     return kappa * np.eye(n_classes)[labels]
 
 
+def contrasts(labels: NDArray[Any], frequencies: NDArray[Any]) -> NDArray[np.float64]:
+    """e_c less the classes' frequencies, in C - 1 orthonormal coordinates, (n, classes - 1).
+
+    Centred one-hot targets sum to 0, so one of their C columns repeats the others. A likelihood of
+    all C would count the data C/(C - 1) times, twice for two classes.
+
+    >>> contrasts(np.array([0, 1]), np.array([0.5, 0.5])).round(3).tolist()
+    [[0.707], [-0.707]]
+    """
+    centred = np.eye(len(frequencies))[labels] - frequencies
+    return np.asarray(centred @ linalg.helmert(len(frequencies)).T)
+
+
 class Merit(NamedTuple):
     """How good class probabilities are: accuracy first, then likelihood."""
 
@@ -78,34 +93,40 @@ class Calibrated(NamedTuple, Generic[Model]):
     model: Model
 
 
-def calibrated(logits: NDArray[Any], labels: NDArray[Any]) -> tuple[float, Merit]:
+def calibrated(
+    logits: NDArray[Any], labels: NDArray[Any], sample_weight: NDArray[Any] | None = None
+) -> tuple[float, Merit]:
     """The temperature for held-out logits (k, n, classes), and how good the model is with it."""
-    temperature = best_temperature(logits, labels)
+    temperature = best_temperature(logits, labels, sample_weight)
     probabilities = mean_probabilities(logits, temperature)
     true = probabilities[np.arange(len(labels)), labels]
+    right = np.argmax(probabilities, axis=1) == labels
+    logs = np.log(np.maximum(true, np.finfo(float).tiny))
     return temperature, Merit(
-        accuracy=float(np.mean(np.argmax(probabilities, axis=1) == labels)),
-        log_likelihood=float(np.mean(np.log(np.maximum(true, np.finfo(float).tiny)))),
+        accuracy=float(np.average(right, weights=sample_weight)),
+        log_likelihood=float(np.average(logs, weights=sample_weight)),
     )
 
 
 def best_of(
     kappas: Iterable[float],
     train: Callable[[float], Model],
-    logits: Callable[[Model], NDArray[Any]],
+    logits: Callable[[Model, float], NDArray[Any]],
     labels: NDArray[Any],
+    sample_weight: NDArray[Any] | None = None,
 ) -> Calibrated[Model]:
     """The model of the κ that does best on rows held out.
 
     Args:
         kappas: the values to try.
         train: a model on the targets κ e_c.
-        logits: its z of each member or sample on the rows held out, (k, rows, classes).
+        logits: its z of each member or sample on the rows held out, given κ too, (k, rows, classes).
         labels: of these rows, from 0.
+        sample_weight: of these rows.
     """
     trials = []
     for kappa in kappas:
         model = train(kappa)
-        temperature, merit = calibrated(logits(model), labels)
+        temperature, merit = calibrated(logits(model, kappa), labels, sample_weight)
         trials.append(Calibrated(merit, kappa, temperature, model))
     return max(trials, key=lambda trial: trial.merit)

@@ -40,6 +40,8 @@ PRIOR_ROWS = 400
 PRIOR_ROWS_WITHOUT_KERNEL = 200
 """Rows drawn to learn the prior on: each step costs their number squared, and a little cubed."""
 PRIOR_STEPS = 40
+HELD_OUT = 0.1
+"""The share of rows held out by default."""
 ENOUGH_ROWS = 100
 """Rows held out that can tell which of two noise levels suits members better."""
 

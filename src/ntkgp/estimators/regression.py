@@ -48,24 +48,6 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self.one_target_ = targets.ndim == 1
         return inputs, targets.reshape(len(targets), -1).astype(np.float64)
 
-    def _weights(self, sample_weight: Any, n: int) -> tuple[NDArray[np.bool_], NDArray[Any] | None]:
-        """Which of n rows have a weight above 0, and the weights of these; None if all are alike."""
-        if sample_weight is None:
-            return np.ones(n, bool), None
-        weight = np.asarray(sample_weight, np.float64)
-        weight = np.full(n, float(weight)) if weight.ndim == 0 else weight
-        if weight.shape != (n,):
-            raise ValueError(
-                f"sample_weight must be one number for each of {n} rows; got shape {weight.shape}."
-            )
-        if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight):
-            raise ValueError(
-                "sample_weight must be finite numbers ≥ 0, not all 0, one for each row of X; got "
-                f"numbers from {np.min(weight):g} to {np.max(weight):g}."
-            )
-        used = weight > 0
-        return used, None if np.ptp(weight[used]) == 0 else weight[used] / np.mean(weight[used])
-
     def _choose(
         self,
         nets: Sequence[Network],

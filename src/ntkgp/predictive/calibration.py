@@ -23,12 +23,15 @@ def mean_probabilities(logits: NDArray[Any], temperature: float) -> NDArray[Any]
     return member_probabilities(logits, temperature).mean(axis=0)
 
 
-def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
+def best_temperature(
+    logits: NDArray[Any], labels: NDArray[Any], sample_weight: NDArray[Any] | None = None
+) -> float:
     """T that minimises the cross-entropy of the mean probabilities on held-out data (Section 3.5).
 
     Args:
         logits: (k, n, classes), of each member, or sample of a law.
         labels: (n,), from 0.
+        sample_weight: (n,), of the rows; None if all count alike.
 
     Labels are smoothed in the manner of Platt (1999), (n + 1)/(n + 2) for the true class and the rest
     shared by the others: a handful of rows without a mistake must not make T zero. With many
@@ -43,7 +46,7 @@ def best_temperature(logits: NDArray[Any], labels: NDArray[Any]) -> float:
     def cross_entropy(log_temperature: float) -> float:
         probabilities = mean_probabilities(logits, size * 10**log_temperature)
         logs = np.log(np.maximum(probabilities, np.finfo(float).tiny))
-        return -float(np.mean(np.sum(smoothed * logs, axis=1)))
+        return -float(np.average(np.sum(smoothed * logs, axis=1), weights=sample_weight))
 
     return float(size * 10 ** minimise(cross_entropy, -4.0, 4.0))
 
