@@ -93,7 +93,8 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             return nets[0], self.noise_std, target_scale(self.zeta_0_, len(self.classes_))
         targets = contrasts(rows.labels, self.class_prior_)
         size = float(np.sqrt(np.mean(targets**2)))
-        options: dict[str, Any] = {"progress": bool(self.verbose)}
+        # Targets of two values reward steps at columns that fit them by chance: no relevance here.
+        options: dict[str, Any] = {"relevance": False, "progress": bool(self.verbose)}
         choice = choose(
             nets, rows.x, targets / size, law, self.seed_, sample_weight=rows.weight, **options
         )

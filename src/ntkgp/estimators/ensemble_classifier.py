@@ -22,12 +22,13 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
     """An ensemble of neural networks whose class probabilities know their limits (Section 3.5).
 
     Each member regresses on one-hot targets times κ; the probabilities are the members' mean
-    softmax(z/T). Inputs are standardised inside. The prior is learned as in `EnsembleRegressor`: κ, the
-    noise of the labels, the relevance of columns and the scales of layers have the highest marginal
-    likelihood on at most 400 rows. Labels that are often wrong get much noise, and no member repeats
-    them. A tenth of the rows, and at least 5, the same share of each class, is held out of training for
-    T. With validation_fraction 0, or fewer than 20 rows, none are: T is then set on the training rows,
-    and the probabilities are overconfident.
+    softmax(z/T). Inputs are standardised inside. The prior is learned: κ, the noise of the labels and the
+    scales of layers have the highest marginal likelihood on at most 400 rows. Labels that are often
+    wrong get much noise, and no member repeats them.
+
+    A tenth of the rows, and at least 5, the same share of each class, is held out of training for T. With
+    validation_fraction 0, or fewer than 20 rows, none are: T is then set on the training rows, and the
+    probabilities are overconfident.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
