@@ -3,9 +3,9 @@
     python benchmarks/labels.py
 
 Each table is split five times at random, a quarter to test on. All models have their defaults, the same for
-every table. The tables are scikit-learn's digits; its breast cancer with labels flipped with probability 0.2;
-the same with one malignant row in ten kept; and, if statsmodels is installed, its survey `fair`, whose
-answers are noisy. NLL, accuracy and expected calibration error are means over splits, ± the standard error.
+every table. The tables are scikit-learn's digits; its breast cancer with a fifth of the labels flipped; the
+same with one malignant row in ten kept; and, if statsmodels is installed, its survey `fair`, whose answers
+are noisy. NLL, accuracy and expected calibration error are means over splits, ± the standard error.
 The last column is the NLL over that of the better peer.
 """
 
