@@ -3,8 +3,8 @@
     python benchmarks/noise.py
 
 The first splits of UCI tables, which NTKGP_DATA or the cache must hold, and a made-up table whose noise
-varies tenfold. All settings are defaults. NLL is in the units of the targets; *nll - constant's* is the mean
-difference to constant noise on the same splits, ± its standard error.
+varies tenfold. All settings are defaults. NLL is in the units of the targets; *nll - constant's* is the
+mean difference to constant noise on the same splits, ± its standard error.
 """
 
 from collections.abc import Sequence
