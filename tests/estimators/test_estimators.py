@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import ntkgp
 from helpers import some_slow, without_kernel
 from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
-from ntkgp.estimators import ensemble_regressor, gp_regressor, left_out, preparation
+from ntkgp.estimators import ensemble_regressor, gp_regressor, left_out, pilots, preparation
 from ntkgp.estimators.preparation import holdout
 from ntkgp.networks.layers import Conv, Dense, GlobalAvgPool, Relu
 
@@ -224,7 +224,7 @@ def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
 
     def steps(model):
         trained = float(model.ensemble_.learner.noise_std)
-        return steps_of_less_noise(model, trained, ensemble_regressor.LESS_NOISE)
+        return steps_of_less_noise(model, trained, pilots.LESS_NOISE)
 
     assert steps(before) == pytest.approx(0, abs=1e-5)  # it thinks that the prior has seen all rows
     assert steps(after) == pytest.approx(round(steps(after)), abs=1e-5)

@@ -1,6 +1,6 @@
 """The ensemble as a regressor."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
-from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator, known_network
 from ntkgp.estimators.left_out import BLOCK_ROWS, checked
+from ntkgp.estimators.pilots import less_noise
 from ntkgp.estimators.preparation import (
     ENOUGH_ROWS,
     HELD_OUT,
@@ -32,11 +32,6 @@ from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
-
-PILOTS = 3
-"""Members that try a lower noise."""
-LESS_NOISE = 0.4
-"""The step in which it is lowered."""
 
 
 class Rows(NamedTuple):
@@ -221,7 +216,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             validation=(x[held_out], scaled[held_out]) if stops_early else None,
         )
         if self._may_need_less_noise(len(train), len(held_out)):
-            noise_std = self._less_noise(fit_members, noise_std, x[held_out], scaled[held_out])
+            noise_std = less_noise(fit_members, noise_std, x[held_out], scaled[held_out])
         self.ensemble_ = fit_members(noise_std=noise_std)
         if self._sets_noise_by(held_out):
             predicted = self.ensemble_.predict(x[held_out])
@@ -348,29 +343,6 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         learned = self.noise_std is None and self._noise.constant and not self._goes_on()
         regularised = not get_method(self.method).takes_weight_decay
         return learned and regularised and n > FEW_RESIDUALS and n_held_out >= ENOUGH_ROWS
-
-    def _less_noise(
-        self,
-        fit_members: Callable[..., Ensemble],
-        noise_std: float,
-        x: NDArray[Any],
-        targets: NDArray[Any],
-    ) -> float:
-        """σ of training, lowered step by step while a few members do better on rows held out."""
-
-        def log_probs(noise_std: float) -> NDArray[Any]:
-            pilot = fit_members(noise_std=noise_std, members=PILOTS).predict(x)
-            noise_var = best_noise_std(pilot, targets) ** 2
-            return replace(pilot, noise_vars=noise_var).moment_matched().log_prob(targets)
-
-        best = log_probs(noise_std)
-        while True:
-            less = LESS_NOISE * noise_std
-            found = log_probs(less)
-            gains = (found - best).mean(axis=1)
-            if np.mean(gains) <= np.std(gains) / len(gains) ** 0.5:
-                return noise_std
-            noise_std, best = less, found
 
     def _chosen_before(self, nets: Sequence[Network]) -> tuple[Network, float]:
         """The network and σ of the fit that this one adds to, unless settings ask for others."""
