@@ -97,6 +97,9 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         noise_std_: standard deviation of an observation's noise in the units of y, a number for
             each target; None where the network learns it. Of a row of weight 1 where rows differ.
         row_noise_: how noise differs from row to row; None if it does not.
+        stretch_: the factor, at least 1, by which members' deviations from their mean grow: the law was
+            too sure of rows left out in blocks. It is the scale of the prior, set after training:
+            members that train with a larger one would fit worse.
         y_scaler_: the affine map between the network's units and those of y. A unit of the network
             is the scale at which its prior suits the targets best.
         prior_: the `LearnedPrior`, on standardised data: `prior_.net.input_scale` says how much each
@@ -219,7 +222,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             noise_std = less_noise(fit_members, noise_std, x[held_out], scaled[held_out])
         self.ensemble_ = fit_members(noise_std=noise_std)
         if self._sets_noise_by(held_out):
-            predicted = self.ensemble_.predict(x[held_out])
+            predicted = self._stretched(self.ensemble_.predict(x[held_out]))
             relative = 1.0 if weight is None else 1 / weight[held_out]
             if self.row_noise_ is not None:
                 relative = relative * self.row_noise_.relative_var(x[held_out])
@@ -249,7 +252,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         """The weight of each row in training: the user's, times that of its noise."""
         if self.row_noise_ is None:
             return given
-        weight = self.row_noise_.weights(x, targets)
+        weight = self.row_noise_.weights(x, targets / self.stretch_)
         return weight if given is None else weight * given
 
     def _share_to_hold_out(self, nets: Sequence[Network], n_targets: int) -> float:
@@ -278,7 +281,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         options: dict[str, Any] = {"learn": learn, "progress": bool(self.verbose)}
         net, noise_std = self._choose(nets, *rows, law=law, **options)
         noise_stds = np.full(rows.y.shape[1], noise_std)
-        self.row_noise_ = None
+        self.stretch_, self.row_noise_ = 1.0, None
         if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
             self.y_scaler_ = Scaler.of("y", rows.y)
         elif self._can_check(net, rows.y):
@@ -298,7 +301,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     def _checked(
         self, net: LayeredNetwork, noise_std: float, rows: "Rows", check_noise: bool
     ) -> tuple[float, NDArray[Any]]:
-        """σ of training, and σ of predictions for each target; stretches `y_scaler_`."""
+        """σ of training, and σ of predictions for each target; sets `stretch_`."""
         kernel = get_law(get_method(self.method).law).trained
         few = np.random.default_rng(self.seed_).permutation(len(rows.x))[:BLOCK_ROWS]
         conditioned = partial(
@@ -312,8 +315,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         more = check_noise and len(rows.x) > PRIOR_ROWS
         found = checked(conditioned, noise_std, self.seed_, more, self._row_noise)
         self.row_noise_ = found.row_noise
-        self.y_scaler_ = self.y_scaler_.stretched(found.stretch)
-        return found.law.noise_std, found.noise_stds
+        self.stretch_ = found.stretch
+        return found.law.noise_std, found.stretch * found.noise_stds
 
     def _uncertain_prior(
         self, net: Network, noise_std: float, rows: "Rows", law: Law
@@ -361,10 +364,15 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     def _mixture(self, x: NDArray[Any]) -> Mixture:
         """The members' normals, with the calibrated noise unless it is learned."""
-        mixture = self.ensemble_.predict(x)
+        mixture = self._stretched(self.ensemble_.predict(x))
         if self.noise_std_ is None:
             return mixture
         return replace(mixture, noise_vars=self._noise_var(x))
+
+    def _stretched(self, mixture: Mixture) -> Mixture:
+        """Members further from their mean, as a prior on a larger scale has them."""
+        means = mixture.mean + self.stretch_ * (mixture.means - mixture.mean)
+        return mixture if self.stretch_ == 1 else replace(mixture, means=means)
 
     def _predict(self, x: NDArray[Any]) -> Normal:
         return self._mixture(x).moment_matched()
