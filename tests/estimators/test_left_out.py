@@ -40,11 +40,10 @@ def test_blocks_are_predicted_as_if_they_had_not_been_there():
         return sorted(pairs, key=lambda pair: float(np.sum(pair[0])))
 
     assert len(blocks) == len(by_hand) == 6
-    for (squares, variances), (expected, var) in zip(
-        in_order(blocks), in_order(by_hand), strict=True
-    ):
-        np.testing.assert_allclose(squares, expected, rtol=1e-6)
-        np.testing.assert_allclose(variances, var, rtol=1e-6)
+    for block, (expected, var) in zip(in_order(blocks), in_order(by_hand), strict=True):
+        np.testing.assert_allclose(block.squares, expected, rtol=1e-6)
+        np.testing.assert_allclose(block.variances, var, rtol=1e-6)
+        np.testing.assert_array_equal(block.noise_vars, NOISE**2)
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])
