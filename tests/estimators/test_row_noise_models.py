@@ -1,5 +1,7 @@
 """Noise that differs from row to row, and weights of rows, through both regressors."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -205,6 +207,45 @@ def test_tables_that_say_nothing_of_the_noise_are_fitted(noise):
         np.testing.assert_allclose(predicted.mean, y, atol=0.1)
 
 
+@ntkgp.storable
+@dataclass(frozen=True)
+class Proportional:
+    """A noise model of the user's own: σ(x) grows with the first column, as is known in advance."""
+
+    growth: float
+
+    def fitted(self, law, seed):
+        return Grown(law.noise_std, self.growth)
+
+
+@ntkgp.storable
+@dataclass(frozen=True)
+class Grown:
+    noise_std: float
+    growth: float
+
+    normal = True
+
+    def relative_var(self, x):
+        return np.exp(2 * self.growth * x[:, 0])
+
+    def weights(self, x, y):
+        return 1 / self.relative_var(x)
+
+    def observed(self, predicted):
+        return predicted
+
+
+@BOTH
+def test_a_model_of_the_user_s_own(model, tmp_path):
+    fitted = clone(model).set_params(noise=Proportional(0.6)).fit(X, Y)
+    found = np.log(np.sqrt(fitted.predict_dist([[-1.0], [1.0]]).noise_var))
+    in_units = 2 / fitted.x_scaler_.std[0]
+    assert found[1] - found[0] == pytest.approx(0.6 * in_units)
+    fitted.save(tmp_path / "model")
+    np.testing.assert_array_equal(ntkgp.load(tmp_path / "model").predict(NEW), fitted.predict(NEW))
+
+
 # Weights of rows
 
 
@@ -252,8 +293,8 @@ def test_weighted_rows_are_repeated_rows_where_the_noise_is_given():
         (np.ones((60, 1)), "one number for each of 60 rows"),
         (np.r_[np.ones(59), -1.0], "finite numbers ≥ 0"),
         (np.r_[np.ones(59), np.nan], "finite numbers ≥ 0"),
-        (np.zeros(60), "not all 0"),
-        (0.0, "not all 0"),
+        (np.zeros(60), "not all zero"),
+        (0.0, "not all zero"),
     ],
     ids=["length", "column", "negative", "nan", "zeros", "zero"],
 )
