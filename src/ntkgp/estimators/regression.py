@@ -137,9 +137,10 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def predict_dist(self, X: Any) -> Normal:
         """The predictive distribution of an observation at each row of X, in the units of y.
 
-        A normal, or Student's t for noise with outliers, with mean, std, interval, quantile, log_prob and sample, and its variance in two
-        parts: epistemic_var, which more data would reduce, and noise_var. For an ensemble it has the
-        moments of the members' mixture (Appendix F), and the members' predictions in `members`.
+        A normal, or Student's t for noise with outliers, with mean, std, interval, quantile, log_prob
+        and sample, and its variance in two parts: epistemic_var, which more data would reduce, and
+        noise_var. For an ensemble it has the moments of the members' mixture (Appendix F), and the
+        members' predictions in `members`.
         Arrays are (n,) for a one-dimensional y and (n, targets) for several.
         """
         predicted = self._observed(self._predict(self._inputs(X)))
