@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 import ntkgp
 from helpers import without_kernel
-from ntkgp import METHODS, Mixture
+from ntkgp import METHODS, Mixture, Normal
 from ntkgp.ensembles.member import Baselearner, member_keys
 from ntkgp.estimators.one_hot import second_moment, target_scale
 from ntkgp.predictive.calibration import best_noise_std, best_temperature, mean_probabilities
