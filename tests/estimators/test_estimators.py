@@ -548,7 +548,7 @@ def test_without_a_warm_start_all_is_trained_anew():
 def test_rows_held_out_say_nothing_before_training_is_over(model):
     """Other inputs and targets in the rows held out: the same scale, choice and members."""
     y = LABELS if isinstance(model, EnsembleClassifier) else Y
-    model = clone(model).set_params(min_steps=20)
+    model = clone(model).set_params(min_steps=20, validation_fraction=0.1)
     first = clone(model).fit(X, y)
     labels = (y == "up").astype(int) if isinstance(model, EnsembleClassifier) else None
     _, held_out = holdout(len(X), 0.1, np.random.default_rng(first.seed_), labels)
