@@ -31,6 +31,10 @@ REGRESSORS = [
 ]
 UNLEARNED = {"GPRegressor": {"optimizer": None}, "EnsembleRegressor": {"learn_prior": False}}
 """Settings that keep the network's own scales, where a test is about something else."""
+EXPECTED_TO_FAIL = {
+    "check_sample_weight_equivalence_on_dense_data": "Noise is learned. Repeated rows that agree to the "
+    "last digit are evidence of little noise, and one row of a large weight is none."
+}
 CLASSIFIERS = [GPClassifier(random_state=0), EnsembleClassifier(**SMALL)]
 
 
@@ -59,8 +63,10 @@ def test_scikit_learn_s_own_checks_pass(model):
     model.set_params(**UNLEARNED.get(type(model).__name__, {}))
     if isinstance(model, EnsembleRegressor | EnsembleClassifier):
         model = model.set_params(members=1, batch_size=1000, min_steps=300)
-    results = check_estimator(model, on_skip=None, on_fail=None)
-    failed = [r for r in results if r["status"] not in ("passed", "skipped")]
+    expected = EXPECTED_TO_FAIL if isinstance(model, EnsembleRegressor | GPRegressor) else {}
+    results = check_estimator(model, expected_failed_checks=expected, on_skip=None, on_fail=None)
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(expected)
+    failed = [r for r in results if r["status"] not in ("passed", "skipped", "xfail")]
     assert not failed, "\n".join(f"{r['check_name']}: {r['exception']!r}" for r in failed)
     skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
     assert skipped <= {"check_array_api_input"}  # which needs an environment variable of SciPy's
@@ -590,7 +596,7 @@ def test_without_a_warm_start_all_is_trained_anew():
 def test_rows_held_out_say_nothing_before_training_is_over(model):
     """Other inputs and targets in the rows held out: the same scale, choice and members."""
     y = LABELS if isinstance(model, EnsembleClassifier) else Y
-    model = clone(model).set_params(min_steps=20)
+    model = clone(model).set_params(min_steps=20, validation_fraction=0.1)
     first = clone(model).fit(X, y)
     labels = (y == "up").astype(int) if isinstance(model, EnsembleClassifier) else None
     _, held_out = holdout(len(X), 0.1, np.random.default_rng(first.seed_), labels)

@@ -24,27 +24,31 @@ def law_of_draws(scale, n_draws=20):
     return ntkgp.condition(NET, X, y, noise_std=NOISE)
 
 
-def test_blocks_are_predicted_as_if_they_had_not_been_there():
-    law = law_of_draws(1.0, n_draws=2)
+@pytest.mark.parametrize("weight", [np.ones(40), np.linspace(0.1, 5, 40)], ids=["alike", "own"])
+def test_blocks_are_predicted_as_if_they_had_not_been_there(weight):
+    y = law_of_draws(1.0, n_draws=2).y
+    law = ntkgp.condition(NET, X, y, noise_std=NOISE, sample_weight=weight)
     blocks = list(_left_out_blocks(law, np.random.default_rng(0)))
     by_hand = []
     for column in X.T:
         part = parts_of(column)
         for number in np.unique(part):
             inside = part == number
-            rest = ntkgp.condition(NET, X[~inside], law.y[~inside], noise_std=NOISE)
+            rest = ntkgp.condition(
+                NET, X[~inside], y[~inside], noise_std=NOISE, sample_weight=weight[~inside]
+            )
             predicted = rest.predict(X[inside])
-            by_hand.append(((law.y[inside] - predicted.mean) ** 2, predicted.epistemic_var))
+            noise_var = NOISE**2 / weight[inside, None]
+            by_hand.append(((y[inside] - predicted.mean) ** 2, predicted.epistemic_var, noise_var))
 
     def in_order(pairs):
         return sorted(pairs, key=lambda pair: float(np.sum(pair[0])))
 
     assert len(blocks) == len(by_hand) == 6
-    for (squares, variances), (expected, var) in zip(
-        in_order(blocks), in_order(by_hand), strict=True
-    ):
-        np.testing.assert_allclose(squares, expected, rtol=1e-6)
-        np.testing.assert_allclose(variances, var, rtol=1e-6)
+    for block, (expected, var, noise_var) in zip(in_order(blocks), in_order(by_hand), strict=True):
+        np.testing.assert_allclose(block.squares, expected, rtol=1e-6)
+        np.testing.assert_allclose(block.variances, var, rtol=1e-6)
+        np.testing.assert_allclose(block.noise_vars, np.repeat(noise_var, 2, axis=1))
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])

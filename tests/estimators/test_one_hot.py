@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 import ntkgp
 from helpers import without_kernel
-from ntkgp import METHODS, Mixture
+from ntkgp import METHODS, Mixture, Normal
 from ntkgp.ensembles.member import Baselearner, member_keys
 from ntkgp.estimators.one_hot import second_moment, target_scale
 from ntkgp.predictive.calibration import best_noise_std, best_temperature, mean_probabilities
@@ -108,3 +108,14 @@ def test_noise_maximises_the_held_out_likelihood():
     found = best_noise_std(both, np.concatenate([y, louder], axis=1))
     assert found[0] == pytest.approx(brute, rel=1e-3)  # each output has its own
     assert found[1] == pytest.approx(2.0, rel=5 / (2 * 500) ** 0.5)
+
+
+def test_the_noise_of_rows_that_differ_is_that_of_their_unit():
+    """y ~ N(0, v + rσ²) with r known: 2,000 rows tell σ to 1/√4000, and 5 of these; v is small."""
+    rng = np.random.default_rng(0)
+    relative, doubt = rng.choice([0.1, 10.0], 2000), np.full((2000, 1), 0.01)
+    y = np.sqrt(doubt + relative[:, None]) * rng.standard_normal((2000, 1))
+    predicted = Normal(np.zeros((2000, 1)), doubt)
+    found = best_noise_std(predicted, y, relative_var=relative)[0]
+    assert abs(found - 1) < 5 / 4000**0.5
+    assert best_noise_std(predicted, y)[0] > 1.5  # the control

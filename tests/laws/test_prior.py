@@ -58,8 +58,9 @@ def table(net, n=8):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_those_of_finite_differences(name, objective):
+    """Of rows with different weights."""
     net = NETWORKS[name].scaled_by(RNG.uniform(0.5, 1.5, NETWORKS[name].input_shape[-1]))
-    sample = Sample(*table(net))
+    sample = Sample.of(net, *table(net), np.linspace(0.3, 3.0, 8))
     space = Hyperparameters(net, 0.3, PRIORS)
     for which in ("ntk", "nngp"):
         search = Search(space, which, OBJECTIVES[objective], sample)
@@ -123,7 +124,7 @@ def test_log_marginal_likelihood_is_the_law_s_and_has_the_search_s_gradient():
         law.log_marginal_likelihood(), rel=1e-12
     )
     space = Hyperparameters(net, 0.3, dict.fromkeys(PRIORS))
-    search = Search(space, "ntk", OBJECTIVES["marginal-likelihood"], Sample(x, y))
+    search = Search(space, "ntk", OBJECTIVES["marginal-likelihood"], Sample.of(net, x, y, None))
     _, gradient = search.loss(space.start, search.sample)
     with jax.enable_x64(True):
         slopes = jax.jit(jax.grad(ntkgp.log_marginal_likelihood, argnums=(0, 3)))

@@ -28,7 +28,7 @@ def test_the_covariance_is_the_inverse_hessian_of_the_loss(learned):
     """By second differences of the loss's values, without any of its gradients."""
     found = ntkgp.uncertain_prior(learned, X, Y, vary=PRIORS)
     space = Hyperparameters(learned.net, learned.noise_std, PRIORS)
-    sample = Sample(X, Y[:, None])
+    sample = Sample.of(NET, X, Y[:, None], None)
     search = Search(space, "ntk", OBJECTIVES["marginal-likelihood"], sample)
     d, h = len(found.root), 1e-2
     steps = h * np.eye(d + 1)[:d]

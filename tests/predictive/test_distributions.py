@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ntkgp import Mixture, Normal
+from ntkgp import Mixture, Normal, StudentT
 
 RNG = np.random.default_rng(0)
 MEANS = RNG.normal(size=(5, 3, 2))
@@ -100,3 +100,48 @@ def test_a_mixture_without_noise_has_moments_but_no_density():
 def test_levels_outside_the_open_unit_interval_are_refused(level):
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
         MIXTURE.interval(level)
+
+
+@pytest.mark.parametrize("df", [2.5, 4.0, 30.0])
+def test_a_t_is_scipy_s(df):
+    p = StudentT(MEANS[0], VARS[0], VARS[1], df=df)
+    expected = stats.t(df, loc=MEANS[0], scale=np.sqrt(VARS[0] + VARS[1]))
+    np.testing.assert_allclose(p.log_prob(Y), expected.logpdf(Y), rtol=1e-10)
+    np.testing.assert_allclose(p.cdf(Y), expected.cdf(Y), rtol=1e-10)
+    for q in (0.001, 0.3, 0.975):
+        np.testing.assert_allclose(p.quantile(q), expected.ppf(q), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(p.interval(0.9), expected.interval(0.9), rtol=1e-8)
+    normal = Normal(MEANS[0], VARS[0], VARS[1])  # the control
+    assert np.all(p.quantile(0.999) > normal.quantile(0.999))
+
+
+def test_a_t_s_samples_have_its_moments():
+    """The variance of t with 10 degrees of freedom: its kurtosis is 4, so squares have 3 times σ⁴."""
+    p, n = StudentT(MEANS[0], np.zeros((3, 2)), VARS[0], df=10.0), 20_000
+    samples = p.sample(n, seed=2)
+    assert np.all(np.abs(samples.mean(axis=0) - p.mean) < 5 * p.std / np.sqrt(n))
+    assert np.all(np.abs(samples.var(axis=0) / p.var - 1) < 5 * np.sqrt(3 / n))
+    np.testing.assert_array_equal(p.var, VARS[0] * 10 / 8)
+
+
+def test_a_t_is_rescaled_as_a_normal_is():
+    p = StudentT(MEANS[0], VARS[0], VARS[1], df=4.0)
+    moved = p.rescaled(2.0, 1.0)
+    assert moved.df == 4.0
+    np.testing.assert_allclose(moved.log_prob(2 * Y + 1), p.log_prob(Y) - np.log(2))
+    np.testing.assert_array_equal(p.first_output().quantile(0.9), p.quantile(0.9)[:, 0])
+    many = StudentT(MEANS[0], VARS[0], VARS[1], df=1e9)
+    np.testing.assert_allclose(
+        many.log_prob(Y), Normal(MEANS[0], VARS[0], VARS[1]).log_prob(Y), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("df", [2.0, 0.0, np.nan])
+def test_a_t_without_a_variance_is_refused(df):
+    with pytest.raises(ValueError, match="df must be > 2"):
+        StudentT(MEANS[0], VARS[0], VARS[1], df=df)
+
+
+def test_a_t_without_scale_has_no_density():
+    with pytest.raises(ValueError, match="noise_var"):
+        StudentT(np.zeros((2, 1)), np.zeros((2, 1))).log_prob(np.zeros(2))

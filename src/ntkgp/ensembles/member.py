@@ -166,7 +166,9 @@ class Baselearner:
             self.net.readout(),
         )
 
-    def loss(self, theta: Params, member: Member, batch: TrainingSet, n_total: int) -> Array:
+    def loss(
+        self, theta: Params, member: Member, batch: TrainingSet, n_total: int | Array
+    ) -> Array:
         """mean_n of the noise model's loss + unit/N · penalty; unit is σ², or 1 for learned noise.
 
         For constant noise that is ½ mean_n ‖y'_n - f̃(x_n, θ)‖² + σ²/N · penalty, which is σ²/N times

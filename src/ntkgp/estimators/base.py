@@ -48,7 +48,7 @@ class TableEstimator(SavedEstimator):
             )
         if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight):
             raise ValueError(
-                "sample_weight must be finite numbers ≥ 0, not all 0, one for each row of X; got "
+                "sample_weight must be finite numbers ≥ 0, not all zero, one for each row of X; got "
                 f"numbers from {np.min(weight):g} to {np.max(weight):g}."
             )
         used = weight > 0

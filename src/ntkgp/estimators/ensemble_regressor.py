@@ -184,7 +184,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "EnsembleRegressor":
         """Train the ensemble on rows X and targets y, (n,) or (n, targets).
 
-        With `sample_weight` w a row's noise variance is σ²/w; rows of weight 0 do not count.
+        With `sample_weight` w a row's noise variance is σ²/w, where w is taken relative to its mean;
+        rows of weight 0 do not count.
         """
         with self._as_before_on_failure():
             return self._fit(X, y, sample_weight)
@@ -283,7 +284,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         noise_stds = np.full(rows.y.shape[1], noise_std)
         self.stretch_, self.row_noise_ = 1.0, None
         if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
-            self.y_scaler_ = Scaler.of("y", rows.y)
+            self.y_scaler_ = Scaler.of("y", rows.y, sample_weight=rows.weight)
         elif self._can_check(net, rows.y):
             noise_std, noise_stds = self._checked(require_layers(net), noise_std, rows, check_noise)
         self.noise_std_ = noise_stds * self.y_scaler_.std if self._noise.constant else None
@@ -390,4 +391,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         return Joint(mixture.mean, covariance, mixture.noise_var)
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
-        return self._mixture(x).sample(n_samples, seed)
+        mixture = self._mixture(x)
+        if self.row_noise_ is None:
+            return mixture.sample(n_samples, seed)
+        functions = replace(mixture, noise_vars=0.0).sample(n_samples, seed)
+        return functions + self._noise_samples(x, n_samples, seed)

@@ -1,5 +1,6 @@
 """The exact law of infinite width as a regressor."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,8 +10,8 @@ from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
 from ntkgp.estimators.left_out import checked
-from ntkgp.estimators.preparation import PRIOR_ROWS
-from ntkgp.estimators.regression import Joint, Regressor
+from ntkgp.estimators.preparation import PRIOR_ROWS, has_table_kernel
+from ntkgp.estimators.regression import Joint, Regressor, check_row_noise
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import condition
 from ntkgp.laws.row_noise import RowNoise
@@ -93,15 +94,18 @@ class GPRegressor(Regressor):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
         """Condition on rows X and targets y, (n,) or (n, targets).
 
-        With `sample_weight` w a row's noise variance is σ²/w; rows of weight 0 do not count.
+        With `sample_weight` w a row's noise variance is σ²/w, where w is taken relative to its mean;
+        rows of weight 0 do not count.
         """
         law = get_law(self.law)
+        check_row_noise(self.noise)
         inputs, targets = self._check_xy(X, y)
         used, weight = self._weights(sample_weight, len(inputs))
         inputs, targets = inputs[used], targets[used]
         self._start()
         x = self._standardise(inputs, np.arange(len(inputs)), weight)
         nets = [require_layers(net) for net in self._candidates(targets.shape[1])]
+        self._check_row_noise(law, nets)
         if self.optimizer not in ("fmin_l_bfgs_b", None):
             raise ValueError(f'optimizer must be "fmin_l_bfgs_b" or None; got {self.optimizer!r}.')
         options = {
@@ -127,17 +131,23 @@ class GPRegressor(Regressor):
             self.law_, noise_stds, stretch, self.row_noise_ = found
             self.y_scaler_ = self.y_scaler_.stretched(stretch)
         else:
-            self._refuse_row_noise()
             self.law_ = conditioned(noise_std=noise_std)
             noise_stds = np.full(targets.shape[1], noise_std)
         self.noise_std_ = noise_stds * self.y_scaler_.std
         return self
 
-    def _refuse_row_noise(self) -> None:
-        if self.noise is not None:
+    def _check_row_noise(self, law: Law, nets: Sequence[Network]) -> None:
+        if self.noise is None:
+            return
+        if self.noise_std is not None or not law.is_posterior:
             raise ValueError(
                 f'{self.noise!r} is fitted to a posterior whose noise is learned: take law="ntkgp" or '
                 '"nngp", and leave noise_std None.'
+            )
+        if not all(map(has_table_kernel, nets)):
+            raise ValueError(
+                f"{self.noise!r} is learned by the exact law of a table: take a network made of dense "
+                "layers, or leave noise None."
             )
 
     def fitted_network(self) -> Network:
@@ -154,6 +164,4 @@ class GPRegressor(Regressor):
         return Joint(self._mean(x), covariance, self._noise_var(x))
 
     def _samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
-        functions = self.law_.sample(x, n_samples, seed)
-        noise = np.random.default_rng([seed, 1]).standard_normal(functions.shape)
-        return functions + np.sqrt(self._noise_var(x)) * noise
+        return self.law_.sample(x, n_samples, seed) + self._noise_samples(x, n_samples, seed)

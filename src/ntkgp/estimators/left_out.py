@@ -72,7 +72,7 @@ def checked(
             law.left_out(few), law.y[few], law.noise_std, _relative(law)[few]
         )
         return Checked(law, noise_stds, stretch)
-    return _with_row_noise(law, row_noise, conditioned, few, stretch)
+    return _with_row_noise(law, row_noise, conditioned, rows, stretch)
 
 
 def _with_row_noise(
@@ -85,6 +85,7 @@ def _with_row_noise(
     """The law again, with each row's own noise."""
     few = law if len(law.x) <= BLOCK_ROWS else law.of_rows(np.sort(rows[:BLOCK_ROWS]))
     fitted = row_noise.fitted(few, seed=0)
+    rows = rows[:LEFT_OUT_ROWS]
     given = _relative(law)
     weight = fitted.weights(law.x, law.y) / given
     law = conditioned(noise_std=fitted.noise_std, sample_weight=weight).stretched(stretch)

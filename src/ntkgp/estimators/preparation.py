@@ -107,7 +107,7 @@ def choose(
     choices = [
         _learned(net, x, y, law, seed, noise_std, options | {"sample_weight": sample_weight})
         if has_table_kernel(net) and learn
-        else _scaled(net, x, y, law, seed, noise_std)
+        else _scaled(net, x, y, law, seed, noise_std, sample_weight)
         for net in nets
     ]
     return max(choices, key=lambda choice: choice.log_marginal_likelihood)
@@ -146,12 +146,16 @@ def _scaled(
     law: Law,
     seed: int,
     noise_std: float | None,
+    sample_weight: NDArray[Any] | None,
 ) -> Choice:
+    """Rows times the root of their weight have noise σ, and a density Π √w times as small."""
     few = PRIOR_ROWS if has_cheap_kernel(net) else PRIOR_ROWS_WITHOUT_KERNEL
     rows = np.random.default_rng(seed).permutation(len(x))[:few]
     kernel = training_kernel(net, x[rows], law.trained)
-    found = best_noise_and_scale(kernel, y[rows], noise_std)
-    return Choice(net, found.noise_std / found.scale, found.scale, found.log_marginal_likelihood)
+    root = np.ones(len(rows)) if sample_weight is None else np.sqrt(sample_weight[rows])
+    found = best_noise_and_scale(root[:, None] * kernel * root, root[:, None] * y[rows], noise_std)
+    value = found.log_marginal_likelihood + y.shape[1] * float(np.sum(np.log(root)))
+    return Choice(net, found.noise_std / found.scale, found.scale, value)
 
 
 def holdout(

@@ -11,7 +11,7 @@ from ntkgp.core.memory import require_covariance
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import choose, seed_of
 from ntkgp.estimators.standardise import Scaler
-from ntkgp.laws.row_noise import FittedRowNoise
+from ntkgp.laws.row_noise import FittedRowNoise, RowNoise
 from ntkgp.laws.table import Law
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
@@ -27,6 +27,12 @@ class Joint(NamedTuple):
     """(n, n, c)"""
     noise_var: NDArray[Any] | float
     """Broadcastable to (n, c)."""
+
+
+def check_row_noise(noise: Any, kinds: str = "ntkgp.VaryingNoise() or ntkgp.HeavyTails()") -> None:
+    """An error for what is no model of noise that differs from row to row."""
+    if noise is not None and (isinstance(noise, type) or not isinstance(noise, RowNoise)):
+        raise TypeError(f"noise must be None, {kinds}; got {noise!r}.")
 
 
 class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
@@ -80,6 +86,16 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
             return noise_var
         return noise_var * self.row_noise_.relative_var(x)[:, None]
 
+    def _observed(self, predicted: Normal) -> Normal:
+        """How observations are distributed, given the normal of the function and of σ(x)."""
+        return predicted if self.row_noise_ is None else self.row_noise_.observed(predicted)
+
+    def _noise_samples(self, x: NDArray[Any], n_samples: int, seed: int) -> NDArray[Any]:
+        """The noise of observations at rows x, (n_samples, n, c), in the network's units."""
+        zeros = np.zeros((len(x), len(self.y_scaler_.std)))
+        own_seed = int(np.random.default_rng([seed, 1]).integers(2**31))
+        return self._observed(Normal(zeros, zeros, self._noise_var(x))).sample(n_samples, own_seed)
+
     def _given_noise(self, standard: Scaler) -> float | None:
         """σ of standardised targets, if the user gave it."""
         if self.noise_std is None:
@@ -103,14 +119,13 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def predict_dist(self, X: Any) -> Normal:
         """The predictive distribution of an observation at each row of X, in the units of y.
 
-        A normal with mean, std, interval, quantile, log_prob and sample, and its variance in two
-        parts: epistemic_var, which more data would reduce, and noise_var. For an ensemble it has the
-        moments of the members' mixture (Appendix F), and the members' predictions in `members`.
+        A normal, or Student's t for noise with outliers, with mean, std, interval, quantile, log_prob
+        and sample, and its variance in two parts: epistemic_var, which more data would reduce, and
+        noise_var. For an ensemble it has the moments of the members' mixture (Appendix F), and the
+        members' predictions in `members`.
         Arrays are (n,) for a one-dimensional y and (n, targets) for several.
         """
-        predicted = self._predict(self._inputs(X))
-        if self.row_noise_ is not None:
-            predicted = self.row_noise_.observed(predicted)
+        predicted = self._observed(self._predict(self._inputs(X)))
         result = predicted.rescaled(self.y_scaler_.std, self.y_scaler_.mean)
         return result.first_output() if self.one_target_ else result
 
@@ -138,7 +153,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
             return_members: each member's prediction, (k, n) or (k, n, targets), without noise, in
                 place of the mean. An exact law has none.
 
-        Quantiles and intervals are those of the normal that `predict_dist` returns.
+        Quantiles and intervals are those of the distribution that `predict_dist` returns.
         """
         options = {
             "return_std": return_std,
@@ -202,7 +217,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         require_covariance(len(x), matrices=1 + 2 * len(self.y_scaler_.std))
         mean, covariance, noise_var = self._joint(x)
         rows = np.arange(len(x))
-        covariance[rows, rows] += noise_var
+        covariance[rows, rows] += self._observed(Normal(mean, np.zeros_like(mean), noise_var)).var
         covariance = covariance * self.y_scaler_.std**2
         return self._in_units(mean), covariance[..., 0] if self.one_target_ else covariance
 

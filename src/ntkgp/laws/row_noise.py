@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
+from ntkgp.kernels.matrices import kernel_matrix
 from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.prior import fit_prior
 from ntkgp.networks.layered import LayeredNetwork
@@ -21,6 +22,10 @@ PRIOR_ROWS, PRIOR_STEPS = 400, 30
 """To learn the prior of log σ²(x)."""
 MOST = 30.0
 """The most by which the noise variance of a row may exceed, or fall short of, σ²."""
+LOG_VAR_SCALE = 0.3
+"""Of the prior of log σ²(x) before it is learned: where data say nothing of it, E exp g is near 1."""
+LEAST = 1e-3
+"""The least σ of noise with outliers, over the prior's standard deviation: a law needs some."""
 _VARIATION_STEPS = 6
 _TAIL_STEPS = 15
 
@@ -82,6 +87,7 @@ class VaryingNoise:
         squares, doubt = (law.y - left_out.mean) ** 2, left_out.epistemic_var
         base, outputs = law.row_noise_var[:, None], law.y.shape[1]
         net = mlp(law.x.shape[1], depth=1, activation=Erf(), b_std=0.5)
+        net = net.with_output_scale(LOG_VAR_SCALE)
         log_var = np.zeros((len(law.x), 1))
         learned: LayeredNetwork | None = None
         for _ in range(_VARIATION_STEPS):
@@ -128,7 +134,8 @@ class HeavyTails:
 
     t is a normal whose precision is drawn for each row, λ_n/σ² with λ_n ~ Gamma(df/2, df/2). By
     expectation-maximisation λ_n = (df + c)/(df + E‖y_n - f(x_n)‖²/σ²), and σ² the mean of λ_n E‖y_n -
-    f(x_n)‖²/c. Rows far off get a small weight λ_n, and the law follows the others.
+    f(x_n)‖²/c. Rows far off get a small weight λ_n, and the law follows the others. A row that has a
+    weight already counts as so many equal rows.
 
     >>> x = np.linspace(-2, 2, 60)[:, None]
     >>> y = np.sin(x)
@@ -147,12 +154,16 @@ class HeavyTails:
 
     def fitted(self, law: ExactLaw, seed: int) -> "FittedTails":
         given = np.ones(len(law.x)) if law.sample_weight is None else law.sample_weight
+        prior_var = np.mean(kernel_matrix(law.net, law.law.prior, law.x, diagonal=True))
+        least = min(law.noise_std, LEAST * float(prior_var) ** 0.5)
         found = FittedTails(law, law.noise_std, self.df)
         for _ in range(_TAIL_STEPS):
             squares = found.expected_squares(law.x, law.y)
             weights = found.weights(law.x, law.y)
-            noise_std = float(np.sqrt(np.mean(given * weights * squares) / law.y.shape[1]))
-            noise_std = max(noise_std, 0.1 * found.noise_std)  # never all at once to nothing
+            noise_var = np.average(weights * squares, weights=given) / law.y.shape[1]
+            noise_std = float(np.sqrt(noise_var))
+            # Never all at once, and without noise never to nothing.
+            noise_std = max(noise_std, 0.1 * found.noise_std, least)
             reweighted = condition(
                 law.net,
                 law.x,

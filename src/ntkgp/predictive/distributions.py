@@ -110,6 +110,10 @@ class StudentT(Normal):
 
     df: float = 4.0
 
+    def __post_init__(self) -> None:
+        if not self.df > 2:
+            raise ValueError(f"df must be > 2, so that there is a variance; got {self.df!r}.")
+
     @property
     def var(self) -> Floats:
         """Variance of an observation: epistemic, plus the t's, df/(df - 2) times its squared scale."""
