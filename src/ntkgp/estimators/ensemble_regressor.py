@@ -379,10 +379,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         return self._mixture(x).moment_matched()
 
     def _mean(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._members(x).mean(axis=0)
+        return self.ensemble_.outputs(x).astype(np.float64).mean(axis=0)
 
     def _members(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self.ensemble_.outputs(x).astype(np.float64)
+        return self._stretched(Mixture(self.ensemble_.outputs(x).astype(np.float64))).means
 
     def _joint(self, x: NDArray[Any]) -> Joint:
         mixture = self._mixture(x)
