@@ -31,19 +31,29 @@ class Sizes:
     members: int = 10
     min_steps: int = 4000
     rows: int = 100_000
+    settings: tuple[tuple[str, Any], ...] = ()
+    """What models have other than by default, for --tiny."""
 
 
 SIZES = Sizes()
-TINY = Sizes(splits=1, tables=("made-up",), members=2, min_steps=5, rows=40)
+TINY = Sizes(
+    splits=1,
+    tables=("made-up",),
+    members=2,
+    min_steps=5,
+    rows=30,
+    settings=(("activation", "erf"), ("depth", 1)),
+)
 
 
 def models(sizes: Sizes, seed: int) -> dict[str, Any]:
     import ntkgp
 
-    of_ensemble = {"members": sizes.members, "min_steps": sizes.min_steps, "random_state": seed}
+    shared = {"random_state": seed, **dict(sizes.settings)}
+    of_ensemble = {"members": sizes.members, "min_steps": sizes.min_steps, **shared}
     noises = {"varying": ntkgp.VaryingNoise(), "heavy tails": ntkgp.HeavyTails()}
     laws = {
-        f"law, {name}": ntkgp.GPRegressor(noise=noise, random_state=seed)
+        f"law, {name}": ntkgp.GPRegressor(noise=noise, **shared)
         for name, noise in ({"constant": None} | noises).items()
     }
     second_output = {"second output": ntkgp.LearnedNoise()}

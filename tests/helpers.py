@@ -160,7 +160,12 @@ def as_users_run_it():
 
 def some_slow(values, fast):
     """Parameters of a test of which `make test` runs these, and `make test-slow` the rest."""
-    return [pytest.param(v, marks=() if v in fast else pytest.mark.slow) for v in values]
+    return [
+        pytest.param(
+            *(v if isinstance(v, tuple) else (v,)), marks=() if v in fast else pytest.mark.slow
+        )
+        for v in values
+    ]
 
 
 def training_set(learner, keys, member, x, y):

@@ -6,6 +6,7 @@ import optax
 import pytest
 
 import ntkgp
+from helpers import some_slow
 from ntkgp import METHODS, Descent, GaussNewton, fit
 from ntkgp.networks.layers import Relu
 
@@ -28,8 +29,11 @@ def trained(members, nets=None, net=NET, **options):
 
 @pytest.mark.parametrize(
     ("method", "trainer"),
-    [(method, "descent") for method in METHODS]
-    + [(method, "gauss-newton") for method in ("ntkgp-param", "ntkgp-lin", "rp-fn")],
+    some_slow(
+        [(method, "descent") for method in METHODS]
+        + [(method, "gauss-newton") for method in ("ntkgp-param", "ntkgp-lin", "rp-fn")],
+        fast=[("ntkgp-param", "descent"), ("ntkgp-lin", "gauss-newton"), ("rp-fn", "descent")],
+    ),
 )
 def test_members_are_those_of_their_own_networks(method, trainer):
     """Draws, δ, regulariser, steps and predictions all use the member's scales."""

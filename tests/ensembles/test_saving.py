@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import ntkgp
-from helpers import architectures, inputs_for, without_kernel
+from helpers import architectures, inputs_for, some_slow, without_kernel
 from ntkgp import METHODS, Descent, GaussNewton, LearnedNoise
 from ntkgp.core.storage import fields_of
 
@@ -42,7 +42,9 @@ def assert_same(ensemble, loaded, x=NEW):
         )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", some_slow(METHODS, fast=["ntkgp-param", "rp-fn", "ntkgp-lin", "deep-ensemble"])
+)
 def test_ensembles_of_each_method_come_back(method, tmp_path):
     ensemble = trained(method)
     ensemble.save(tmp_path)

@@ -233,8 +233,8 @@ def test_both_parameterisations_train_to_one_function_at_large_width(method):
 @pytest.mark.parametrize(
     ("method", "noise_std", "control"),
     [
-        ("deep-ensemble", 0.0, "ntkgp"),
-        ("rp-param", NOISE, "ntkgp"),
+        pytest.param("deep-ensemble", 0.0, "ntkgp", marks=pytest.mark.slow),
+        pytest.param("rp-param", NOISE, "ntkgp", marks=pytest.mark.slow),
         ("ntkgp-param", NOISE, "nngp"),
         pytest.param("ntkgp-param", 0.0, "nngp", marks=pytest.mark.slow),
         pytest.param("ntkgp-alt", NOISE, "randomised-prior", marks=pytest.mark.slow),

@@ -52,7 +52,6 @@ def classifier(request):
     "model",
     [
         REGRESSORS[0],
-        clone(REGRESSORS[1]).set_params(learn_prior=False, min_steps=100),
         *(pytest.param(m, marks=pytest.mark.slow) for m in (REGRESSORS[1], *CLASSIFIERS)),
     ],
     ids=lambda m: type(m).__name__,
@@ -219,6 +218,7 @@ def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypa
     assert steps >= 1
 
 
+@pytest.mark.slow
 def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
     settings = {"members": 2, "width": 16, "min_steps": 1000}

@@ -539,6 +539,7 @@ def test_claims_about_costs_hold_on_the_paper_s_numbers_and_not_on_the_opposite(
 # Everything
 
 
+@pytest.mark.slow
 def test_all_runs_what_needs_no_data_and_says_what_the_rest_needs(tmp_path, capsys, monkeypatch):
     def missing(name):
         raise FileNotFoundError(f"{name} is not there: put it there.")

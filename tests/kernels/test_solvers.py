@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ntkgp
-from helpers import architectures, inputs_for
+from helpers import architectures, inputs_for, some_slow
 from ntkgp import LAWS, Cholesky, ConjugateGradients, Refined, condition
 from ntkgp.core import memory
 from ntkgp.core.storage import pack, unpack
@@ -30,7 +30,7 @@ def problem(net):
     return inputs_for(net, N), rng.normal(size=(N, 2)), inputs_for(net, 5, seed=1)
 
 
-@pytest.mark.parametrize("name", ["erf", "relu", "conv-flatten"])
+@pytest.mark.parametrize("name", some_slow(["erf", "relu", "conv-flatten"], fast=["erf"]))
 @pytest.mark.parametrize("which", ["nngp", "ntk"])
 def test_a_training_kernel_is_the_kernel_matrix_and_its_shift(name, which, monkeypatch):
     monkeypatch.setattr(
