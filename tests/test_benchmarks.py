@@ -27,7 +27,7 @@ RATIOS = {
     "labels": "nll / best peer's",
     "mlp_training": "seconds / ours",
     "myrtle": "/ ours",
-    "noise": "nll - constant's",
+    "noise": "seconds",
     "prediction": "seconds / limit, many rows",
     "small_data": "seconds / EnsembleRegressor",
     "toy_solver": "ratio",
