@@ -20,7 +20,7 @@ from ntkgp import metrics
 
 @dataclass(frozen=True)
 class Sizes:
-    splits: int = 5
+    splits: int = 3
     tables: tuple[str, ...] = (
         "made-up",
         "uci/yacht",
