@@ -29,6 +29,7 @@ RATIOS = {
     "myrtle": "/ ours",
     "noise": "seconds",
     "prediction": "seconds / limit, many rows",
+    "separate": "nll",
     "small_data": "seconds / EnsembleRegressor",
     "toy_solver": "ratio",
 }
