@@ -1,6 +1,7 @@
 """Noise models on real tables: constant, varying with x, heavy tails, and the network's own second output.
 
     python benchmarks/noise.py
+    python benchmarks/noise.py --laws    # the exact laws alone, in minutes
 
 The first splits of UCI tables, which NTKGP_DATA or the cache must hold, and a made-up table whose noise
 varies tenfold. All settings are defaults. NLL is in the units of the targets; *nll - constant's* is the
@@ -8,13 +9,13 @@ mean difference to constant noise on the same splits, ± its standard error.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common import Rows, run_and_write, seconds_of
+from common import Rows, options_of, parsed, seconds_of, write
 from ntkgp import metrics
 
 
@@ -31,6 +32,7 @@ class Sizes:
     members: int = 10
     min_steps: int = 4000
     rows: int = 100_000
+    laws_only: bool = False
     settings: tuple[tuple[str, Any], ...] = ()
     """What models have other than by default, for --tiny."""
 
@@ -56,6 +58,8 @@ def models(sizes: Sizes, seed: int) -> dict[str, Any]:
         f"law, {name}": ntkgp.GPRegressor(noise=noise, **shared)
         for name, noise in ({"constant": None} | noises).items()
     }
+    if sizes.laws_only:
+        return laws
     second_output = {"second output": ntkgp.LearnedNoise()}
     ensembles = {
         f"ntkgp-param, {name}": ntkgp.EnsembleRegressor(noise=noise, **of_ensemble)
@@ -118,7 +122,11 @@ def difference(of: Sequence[dict[str, float]], constant: Sequence[dict[str, floa
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    run_and_write("noise", __doc__, run, SIZES, TINY, arguments)
+    parser = options_of(__doc__)
+    parser.add_argument("--laws", action="store_true", help="leave the ensembles out")
+    options = parsed(parser, arguments)
+    sizes = replace(TINY if options.tiny else SIZES, laws_only=options.laws)
+    write("noise", run(sizes), sizes, options.out)
 
 
 if __name__ == "__main__":

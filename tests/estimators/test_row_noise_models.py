@@ -317,6 +317,6 @@ def test_members_train_with_the_row_s_noise_and_the_user_s_weight():
     weight = np.linspace(0.5, 2.0, len(X)) / 1.25
     model = clone(ENSEMBLE).set_params(noise=VaryingNoise(), members=1).fit(X, Y, weight)
     x, y = model.x_scaler_.apply("X", X), model.y_scaler_.apply("y", Y[:, None])
-    both = weight / model.row_noise_.relative_var(x)
+    both = weight * model.row_noise_.weights(x, y)
     assert model.ensemble_.trained_on == Data.of(x, y, both).fingerprint()
     assert model.ensemble_.trained_on != Data.of(x, y, weight).fingerprint()  # the control

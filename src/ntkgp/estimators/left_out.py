@@ -5,6 +5,7 @@ blocks of rows where they are not.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ class Checked(NamedTuple):
     stretch: float
     """The law's unit, in that of the targets it was asked to explain."""
     row_noise: FittedRowNoise | None = None
-    """How noise differs from row to row, if it was asked."""
+    """How noise differs from row to row, if it was asked and does."""
 
 
 def checked(
@@ -54,7 +55,9 @@ def checked(
         noise_std: σ of highest marginal likelihood.
         seed: draws the rows.
         may_be_less: whether to try less noise: if the marginal likelihood saw only some of the rows.
-        row_noise: a model of noise that differs from row to row, to be fitted to this law.
+        row_noise: a model of noise that differs from row to row, to be fitted to this law. One whose
+            noise is normal is kept only if rows left out are likelier with it, by more than a standard
+            error.
     """
     law = conditioned(noise_std=noise_std)
     rows = np.random.default_rng(seed).permutation(len(law.x))
@@ -67,38 +70,41 @@ def checked(
         law, score = quieter, better
     stretch = best_stretch(law, seed)
     law = law.stretched(stretch)
+    given = law.row_noise_var / law.noise_std**2
+    constant = _calibrated(Checked(law, np.zeros(0), stretch), few, given)
     if row_noise is None:
-        noise_stds = best_noise_std(
-            law.left_out(few), law.y[few], law.noise_std, _relative(law)[few]
-        )
-        return Checked(law, noise_stds, stretch)
-    return _with_row_noise(law, row_noise, conditioned, rows, stretch)
-
-
-def _with_row_noise(
-    law: ExactLaw,
-    row_noise: RowNoise,
-    conditioned: Callable[..., ExactLaw],
-    rows: NDArray[Any],
-    stretch: float,
-) -> Checked:
-    """The law again, with each row's own noise."""
-    few = law if len(law.x) <= BLOCK_ROWS else law.of_rows(np.sort(rows[:BLOCK_ROWS]))
-    fitted = row_noise.fitted(few, seed=0)
-    rows = rows[:LEFT_OUT_ROWS]
-    given = _relative(law)
+        return constant
+    some = law if len(law.x) <= BLOCK_ROWS else law.of_rows(np.sort(rows[:BLOCK_ROWS]))
+    fitted = row_noise.fitted(some, seed)
     weight = fitted.weights(law.x, law.y) / given
     law = conditioned(noise_std=fitted.noise_std, sample_weight=weight).stretched(stretch)
-    noise_stds = np.full(law.y.shape[1], fitted.noise_std)
-    if fitted.normal:
-        relative = (fitted.relative_var(law.x) * given)[rows]
-        noise_stds = best_noise_std(law.left_out(rows), law.y[rows], law.noise_std, relative)
-    return Checked(law, noise_stds, stretch, fitted)
+    if not fitted.normal:
+        return Checked(law, np.full(law.y.shape[1], fitted.noise_std), stretch, fitted)
+    varied = _calibrated(Checked(law, np.zeros(0), stretch, fitted), few, given)
+    gains = _log_probs(varied, few, given) - _log_probs(constant, few, given)
+    likelier = np.mean(gains) > np.std(gains) / len(gains) ** 0.5
+    return varied if likelier else constant
 
 
-def _relative(law: ExactLaw) -> NDArray[Any]:
-    """The noise variance of each training row, over σ²."""
-    return law.row_noise_var / law.noise_std**2
+def _calibrated(found: Checked, rows: NDArray[Any], given: NDArray[Any]) -> Checked:
+    """With the noise of predictions that makes rows most likely, each predicted from all others."""
+    law, relative = found.law, _relative(found, rows, given)
+    noise_stds = best_noise_std(law.left_out(rows), law.y[rows], law.noise_std, relative)
+    return found._replace(noise_stds=noise_stds)
+
+
+def _log_probs(found: Checked, rows: NDArray[Any], given: NDArray[Any]) -> NDArray[Any]:
+    """The log-likelihood of rows, each predicted from all others, as a mean over targets."""
+    noise_var = found.noise_stds**2 * _relative(found, rows, given)[:, None]
+    left_out = replace(found.law.left_out(rows), noise_var=noise_var)
+    return left_out.log_prob(found.law.y[rows]).mean(axis=1)
+
+
+def _relative(found: Checked, rows: NDArray[Any], given: NDArray[Any]) -> NDArray[Any]:
+    """The noise variance of observations over σ²: by the user's weights, times the row noise's."""
+    if found.row_noise is None:
+        return given[rows]
+    return given[rows] * found.row_noise.relative_var(found.law.x[rows])
 
 
 def best_stretch(law: ExactLaw, seed: int = 0) -> float:

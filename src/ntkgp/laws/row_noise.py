@@ -116,7 +116,7 @@ class FittedVariation:
     normal = True
 
     def weights(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-        return 1 / self.relative_var(x)
+        return np.exp(-_bounded(self.of_log_var.mean(x))[:, 0])
 
     def relative_var(self, x: NDArray[Any]) -> NDArray[Any]:
         """E exp g(x): more where the data leave g open."""
