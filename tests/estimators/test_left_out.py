@@ -107,3 +107,17 @@ def test_a_small_table_trains_on_all_its_rows():
     assert not trained_on_all(held_out)  # the control
     deep = EnsembleRegressor("deep-ensemble", **small).fit(x, y)
     assert deep.ensemble_.validation_losses.size  # no law checks it, so rows are held out
+
+
+def test_rows_that_stand_twice_in_a_large_table_are_no_obstacle(monkeypatch):
+    """Equal rows with equal targets suggest no noise at all, and the law of a part of them has none."""
+    monkeypatch.setattr("ntkgp.estimators.left_out.BLOCK_ROWS", 60)
+    monkeypatch.setattr("ntkgp.estimators.gp_regressor.PRIOR_ROWS", 40)
+    x, y = few_levels()
+    model = GPRegressor(activation="erf", depth=1, random_state=0)
+    model.fit(np.concatenate([x, x]), np.concatenate([y, y]))
+    assert np.isfinite(model.predict_dist(x).std).all()
+    law = ntkgp.condition(NET, np.repeat(X, 2, axis=0), np.zeros(80), noise_std=0.0, jitter=1e-6)
+    assert best_stretch(law) >= 1  # without a jitter its part could not be factorised
+    with pytest.raises(ntkgp.NotPositiveDefinite):
+        law.of_rows(np.arange(80))

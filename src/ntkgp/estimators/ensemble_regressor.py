@@ -13,7 +13,7 @@ from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator, known_network
-from ntkgp.estimators.left_out import BLOCK_ROWS, checked
+from ntkgp.estimators.left_out import BLOCK_ROWS, JITTER, checked
 from ntkgp.estimators.pilots import less_noise
 from ntkgp.estimators.preparation import (
     ENOUGH_ROWS,
@@ -312,6 +312,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             self.y_scaler_.apply("y", rows.y[few]),
             law=Law(prior=kernel, trained=kernel),
             sample_weight=None if rows.weight is None else rows.weight[few],
+            jitter=JITTER,
         )
         more = check_noise and len(rows.x) > PRIOR_ROWS
         found = checked(conditioned, noise_std, self.seed_, more, self._row_noise)

@@ -19,6 +19,8 @@ LEFT_OUT_ROWS = 500
 """The most rows that are left out one at a time."""
 BLOCK_ROWS = 1000
 """The most rows of a law from which blocks are left out: it takes their number cubed."""
+JITTER = 1e-6
+"""On the diagonal of such a law: rows may stand there twice, and the noise be next to nothing."""
 LESS_NOISE = 0.6
 """The step in which less noise is tried."""
 PARTS = 3
@@ -74,7 +76,7 @@ def checked(
     constant = _calibrated(Checked(law, np.zeros(0), stretch), few, given)
     if row_noise is None:
         return constant
-    some = law if len(law.x) <= BLOCK_ROWS else law.of_rows(np.sort(rows[:BLOCK_ROWS]))
+    some = law if len(law.x) <= BLOCK_ROWS else law.of_rows(np.sort(rows[:BLOCK_ROWS]), JITTER)
     fitted = row_noise.fitted(some, seed)
     weight = fitted.weights(law.x, law.y) / given
     law = conditioned(noise_std=fitted.noise_std, sample_weight=weight).stretched(stretch)
@@ -119,7 +121,7 @@ def best_stretch(law: ExactLaw, seed: int = 0) -> float:
     """
     rng = np.random.default_rng(seed)
     if len(law.x) > BLOCK_ROWS:
-        law = law.of_rows(np.sort(rng.permutation(len(law.x))[:BLOCK_ROWS]))
+        law = law.of_rows(np.sort(rng.permutation(len(law.x))[:BLOCK_ROWS]), JITTER)
     one_by_one = law.left_out(np.arange(len(law.x)))
     parts = list(_left_out_blocks(law, rng))
     if not parts:

@@ -141,7 +141,7 @@ class ExactLaw:
         """
         return replace(self, y=self.y / factor, weights=self.weights / factor)
 
-    def of_rows(self, rows: NDArray[np.integer[Any]]) -> "ExactLaw":
+    def of_rows(self, rows: NDArray[np.integer[Any]], jitter: float = 0.0) -> "ExactLaw":
         """The law conditioned on these training rows alone."""
         return condition(
             self.net,
@@ -150,6 +150,7 @@ class ExactLaw:
             law=self.law,
             noise_std=self.noise_std,
             sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
+            jitter=jitter,
         )
 
     def save(self, directory: str | os.PathLike[str]) -> None:
