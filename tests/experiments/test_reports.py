@@ -127,6 +127,7 @@ def test_a_picture_is_no_results_file(tmp_path, capsys):
     assert "toy.png is not a results file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_kept_file_is_drawn_again(tmp_path, capsys):
     """All nine experiments, of which toy has two files, beside benchmarks, which are skipped."""
     assert main(["report", str(KEPT), "--out", str(tmp_path)]) == 0
