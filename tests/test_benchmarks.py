@@ -13,6 +13,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
+from helpers import some_slow
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 SHARED = {"common", "pytorch"}
@@ -42,6 +44,7 @@ FIGURES = {
 OTHERS = {"tables"}
 """Benchmarks that have a test of their own."""
 AGAINST_PYTORCH = ("mlp_training", "myrtle")
+ALL_BUT_PYTORCH = sorted(RATIOS.keys() - set(AGAINST_PYTORCH))
 ALONE = ("mlp_training",)
 """These ask for devices, which JAX grants before it starts only."""
 
@@ -108,7 +111,9 @@ def test_make_bench_runs_benchmarks():
     assert set(listed.split()) <= RATIOS.keys()
 
 
-@pytest.mark.parametrize("name", sorted(RATIOS.keys() - set(AGAINST_PYTORCH)))
+@pytest.mark.parametrize(
+    "name", some_slow(ALL_BUT_PYTORCH, fast=set(ALL_BUT_PYTORCH) - {"first_fit", "growth"})
+)
 def test_a_benchmark_ends_in_its_table(run, name, capsys):
     out = run(name)
     rows, printed = rows_of(name, out), capsys.readouterr().out

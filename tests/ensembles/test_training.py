@@ -301,6 +301,7 @@ def test_members_are_the_same_by_every_plan(make, plans):
         np.testing.assert_array_equal(other.ended, reference.ended)
 
 
+@pytest.mark.slow
 def test_members_over_devices_are_the_same():
     """Three members on two devices, one of them filled up."""
     code = """

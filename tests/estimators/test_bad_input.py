@@ -254,6 +254,7 @@ def test_any_table_and_any_targets(model, table, targets, n, d):
     fit_and_predict(model, TABLES[table](n, d), TARGETS[targets](n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ENSEMBLES, ids=name_of)
 @given(
     table=st.sampled_from(list(TABLES)),

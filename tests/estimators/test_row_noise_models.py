@@ -14,6 +14,8 @@ from helpers import without_kernel
 from ntkgp import EnsembleRegressor, GPRegressor, HeavyTails, LearnedNoise, VaryingNoise
 from ntkgp.ensembles.problem import Data
 
+pytestmark = pytest.mark.slow  # the models themselves are tested in tests/laws/test_row_noise.py
+
 GP = GPRegressor(depth=1, activation="erf", optimizer=None, random_state=0)
 ENSEMBLE = EnsembleRegressor(
     depth=1,

@@ -109,6 +109,7 @@ def test_what_is_no_solver_is_refused(solver):
         condition(net, x, y, solver=solver)
 
 
+@pytest.mark.slow
 def test_its_law_is_saved_where_its_classes_are_storable(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "_CLASSES", dict(storage._CLASSES))
     net, x, y, t = problem()

@@ -102,6 +102,7 @@ def linen_network(input_shape, output_dim):
     return from_flax(Linen(output_dim), input_shape, prior_var={"*bias": 0.05**2})
 
 
+@pytest.mark.slow
 def test_a_pipeline_with_an_adapted_network_comes_back_whole(tmp_path):
     """In a process of its own, as where a model is served."""
     rng = np.random.default_rng(0)
