@@ -125,9 +125,11 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
             noise_std = float(learner.noise_std) if self.noise_std is None else self.noise_std
             kappa = self.kappa_
         else:
-            moment = partial(second_moment, method=method, seed=self.seed_)
             net, noise_std, kappa = self._learned(
-                nets, rows, get_law(method.law), lambda net, x: moment(net, x=x)
+                nets,
+                rows,
+                get_law(method.law),
+                lambda net, x: second_moment(net, method, x, self.seed_),
             )
         judged = held_out if len(held_out.x) else rows
         train = partial(self._train, net, rows.x, noise_std=noise_std, sample_weight=rows.weight)

@@ -43,7 +43,8 @@ class SeparateRegressor(RegressorMixin, _Separate):  # type: ignore[misc]
 
     NTKGP members carry a random function that no training removes, so the mean of a few of them is
     noisier than that of a deep ensemble or an exact law, while their spread is right with few members
-    (Appendix I). The noise of observations is the spread's.
+    (Appendix I). The noise of observations is the spread's. It has no file of its own: save `mean_` and
+    `spread_`.
 
     Args:
         mean: the regressor whose mean is used; None for a deep ensemble.
