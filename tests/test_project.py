@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "laws": {"core", "networks", "kernels", "predictive"},
     "ensembles": {"core", "networks", "predictive"},
     "estimators": {"core", "networks", "kernels", "laws", "ensembles", "predictive"},
-    "report": {"core"},
+    "report": {"core", "predictive"},
     "experiments": {
         "core", "predictive", "data", "networks", "kernels", "laws", "ensembles", "estimators", "report",
     },
@@ -125,7 +125,7 @@ def test_the_picture_of_the_folders_is_that_of_the_imports():
     ("line", "instead"),
     [
         ("laws --> kernels & predictive", "laws --> kernels"),  # an arrow is missing
-        ("report --> core", "report --> core & experiments"),  # one too many
+        ("report --> predictive", "report --> predictive & experiments"),  # one too many
         ("report[", "reports["),  # another folder
     ],
 )

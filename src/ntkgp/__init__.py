@@ -40,6 +40,7 @@ from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network
 from ntkgp.networks.ready_made import mlp, myrtle
 from ntkgp.predictive import metrics
+from ntkgp.predictive.closeness import Closeness, compare
 from ntkgp.predictive.distributions import Mixture, Normal, StudentT
 
 _WITH_SCIKIT_LEARN = {
@@ -55,17 +56,18 @@ _WITH_SCIKIT_LEARN = {
 _storable_when_imported(_WITH_SCIKIT_LEARN)
 
 __all__ = [
-    "adapters", "Cholesky", "condition", "ConformalClassifier", "ConformalRegressor",
-    "ConjugateGradients", "ConstantNoise", "data", "Descent", "empirical_ntk", "Ensemble",
-    "EnsembleClassifier", "EnsembleRegressor", "ExactLaw", "fit", "fit_prior", "FittedRowNoise",
-    "GaussNewton", "GPClassifier", "GPRegressor", "HeavyTails", "Inverse", "keep_compiled",
-    "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers", "LearnedNoise", "LearnedPrior",
-    "linearise", "Linearised", "load", "log_marginal_likelihood", "LogNormal", "MemberFailure",
-    "Method", "METHODS", "metrics", "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise",
-    "Normal", "NotConverged", "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset",
-    "PriorNetwork", "PRIORS", "RandomCropsAndFlips", "Refined", "RowNoise", "SeparateClassifier",
-    "SeparateRegressor", "Solver", "storable", "StudentT", "Tangent", "Trainer", "TrainingKernel",
-    "uncertain_prior", "UncertainPrior", "VaryingNoise", "WrongNetwork",
+    "adapters", "Cholesky", "Closeness", "compare", "condition", "ConformalClassifier",
+    "ConformalRegressor", "ConjugateGradients", "ConstantNoise", "data", "Descent",
+    "empirical_ntk", "Ensemble", "EnsembleClassifier", "EnsembleRegressor", "ExactLaw", "fit",
+    "fit_prior", "FittedRowNoise", "GaussNewton", "GPClassifier", "GPRegressor", "HeavyTails",
+    "Inverse", "keep_compiled", "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers",
+    "LearnedNoise", "LearnedPrior", "linearise", "Linearised", "load", "log_marginal_likelihood",
+    "LogNormal", "MemberFailure", "Method", "METHODS", "metrics", "Mixture", "mlp", "myrtle",
+    "Network", "nngp", "Noise", "Normal", "NotConverged", "NotEnoughMemory",
+    "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS", "RandomCropsAndFlips",
+    "Refined", "RowNoise", "SeparateClassifier", "SeparateRegressor", "Solver", "storable",
+    "StudentT", "Tangent", "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior",
+    "VaryingNoise", "WrongNetwork",
 ]  # fmt: skip
 
 

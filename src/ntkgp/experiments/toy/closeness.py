@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ntkgp.experiments.results import Record, Results
+from ntkgp.predictive.closeness import mean_error
 from ntkgp.report.intervals import interval
 
 
@@ -30,12 +31,11 @@ def closeness(results: Results, run: Record, law_name: str = "") -> Closeness:
     """
     law = results["laws"][law_name or run["law"]]
     law_mean, law_std = np.array(law["mean"]), np.array(law["std"])
-    error = (np.array(run["mean"]) - law_mean) / (law_std / run["members"] ** 0.5)
     ratio = np.array(run["std"]) / law_std
     grid = np.array(results["grid"])
     inside = (grid >= min(results["x"])) & (grid <= max(results["x"]))
     return Closeness(
-        mean_error=float(np.sqrt(np.mean(error**2))),
+        mean_error=mean_error(np.array(run["mean"]) - law_mean, law_std, run["members"]),
         std_ratio_inside=float(np.median(ratio[inside])),
         std_ratio_outside=float(np.median(ratio[~inside])),
     )
