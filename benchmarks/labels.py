@@ -27,11 +27,12 @@ class Sizes:
     rows: int = 100_000
     members: int = 10
     min_steps: int = 2000
+    depth: int = 2
     tables: tuple[str, ...] = ("digits", "flipped", "unbalanced", "fair")
 
 
 SIZES = Sizes()
-TINY = Sizes(splits=1, rows=60, members=2, min_steps=5, tables=("flipped",))
+TINY = Sizes(splits=1, rows=60, members=2, min_steps=5, depth=1, tables=("flipped",))
 
 
 # Tables: rows and labels from 0
@@ -87,9 +88,10 @@ def models(sizes: Sizes, seed: int) -> dict[str, Any]:
 
     import ntkgp
 
-    of_ensemble = {"members": sizes.members, "min_steps": sizes.min_steps, "random_state": seed}
+    shared = {"depth": sizes.depth, "random_state": seed}
+    of_ensemble = {"members": sizes.members, "min_steps": sizes.min_steps, **shared}
     return {
-        "law": ntkgp.GPClassifier(random_state=seed),
+        "law": ntkgp.GPClassifier(**shared),
         "ntkgp-param": ntkgp.EnsembleClassifier(**of_ensemble),
         "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000)),
         "forest": RandomForestClassifier(500, random_state=seed),

@@ -23,19 +23,21 @@ class Sizes:
     tables: tuple[str, ...] = ("uci/yacht", "uci/bostonHousing", "uci/energy")
     digits: int = 1797
     members: int = 10
+    depth: int = 2
     settings: tuple[tuple[str, Any], ...] = ()
     """What ensembles have other than by default, for --tiny."""
 
 
 SIZES = Sizes()
-TINY = Sizes(1, (), 60, 2, (("min_steps", 5), ("width", 4)))
+TINY = Sizes(1, (), 60, 2, 1, (("min_steps", 5), ("width", 4)))
 
 
 def fitted(law: Any, ensemble: Any, x: Any, y: Any, sizes: Sizes, seed: int) -> dict[str, Any]:
     """Each model alone, trained once."""
-    options = {"members": sizes.members, "random_state": seed, **dict(sizes.settings)}
+    options = {"members": sizes.members, "depth": sizes.depth, "random_state": seed}
+    options |= dict(sizes.settings)
     return {
-        "law": law(random_state=seed).fit(x, y),
+        "law": law(depth=sizes.depth, random_state=seed).fit(x, y),
         "ntkgp-param": ensemble("ntkgp-param", **options).fit(x, y),
         "deep-ensemble": ensemble("deep-ensemble", **options).fit(x, y),
     }

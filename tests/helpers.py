@@ -64,19 +64,27 @@ def architectures(width, parameterization="ntk"):
     }
 
 
+def some_slow(values, fast):
+    """Parameters of a test of which `make test` runs these, and `make test-slow` the rest."""
+    return [
+        pytest.param(
+            *(v if isinstance(v, tuple) else (v,)), marks=() if v in fast else pytest.mark.slow
+        )
+        for v in values
+    ]
+
+
 ARCHITECTURES_AND_PARAMETERISATIONS = [(name, "ntk") for name in architectures(8)] + [
     ("erf", "standard"),
     ("conv-pool", "standard"),
 ]
 
 
-MOST_ARCHITECTURES = [
-    pytest.param(
-        *case, marks=[pytest.mark.slow] if case[0] in ("conv-flatten", "conv-residual") else []
-    )
-    for case in ARCHITECTURES_AND_PARAMETERISATIONS
-]
-"""Of tests that draw many networks: convolutions are slow to draw, and `conv-pool` has all but a sum."""
+MOST_ARCHITECTURES = some_slow(
+    ARCHITECTURES_AND_PARAMETERISATIONS,
+    fast=(("erf", "standard"), ("residual", "ntk"), ("conv-pool", "standard")),
+)
+"""Of tests that draw many networks: dense, with a sum, and with convolutions."""
 
 
 def inputs_for(net, n, seed=0):
@@ -156,16 +164,6 @@ def as_users_run_it():
         yield
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
-
-
-def some_slow(values, fast):
-    """Parameters of a test of which `make test` runs these, and `make test-slow` the rest."""
-    return [
-        pytest.param(
-            *(v if isinstance(v, tuple) else (v,)), marks=() if v in fast else pytest.mark.slow
-        )
-        for v in values
-    ]
 
 
 def training_set(learner, keys, member, x, y):

@@ -94,6 +94,7 @@ def test_gauss_newton_ends_where_it_ends_on_repeated_rows(method):
     assert np.abs(without - outputs[1]).max() > 20 * atol  # the control
 
 
+@pytest.mark.slow
 @pytest.mark.optimised
 def test_a_wide_ensemble_with_weights_follows_the_law_of_weighted_rows():
     """As without weights; the standard errors widened by a fifth for 1/width."""

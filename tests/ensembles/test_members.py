@@ -15,6 +15,7 @@ from helpers import (
     draws,
     inputs_for,
     mean_z,
+    some_slow,
     training_set,
 )
 from ntkgp import METHODS
@@ -99,7 +100,9 @@ INITIAL = {
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", some_slow(METHODS, fast=("rp-fn", "ntkgp-param", "ntkgp-fn", "ntkgp-lin"))
+)
 def test_every_method_starts_from_its_prior(method):
     """Function-space methods start from twice theirs (Appendix E)."""
     net = ntkgp.mlp(2, width=WIDTH)

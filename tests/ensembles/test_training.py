@@ -67,7 +67,7 @@ def closed_form(learner, draw, k, t):
     return f_t + (j_t * weight) @ j_d.T @ np.linalg.solve(gram, targets - f_d)
 
 
-@pytest.mark.parametrize("parameterization", ["ntk", "standard"])
+@pytest.mark.parametrize("parameterization", some_slow(["ntk", "standard"], fast=("standard",)))
 @pytest.mark.parametrize("method", LINEAR)
 def test_linear_members_are_exact(method, parameterization):
     """NTKGP-Lin under its own empirical NTK, and readout-only training under its own features."""
@@ -109,7 +109,7 @@ def test_ntkgp_lin_members_are_draws_from_the_posterior_of_their_empirical_ntk()
 
 @pytest.mark.parametrize(
     "method",
-    some_slow(METHODS, fast=("deep-ensemble", "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "nngp")),
+    some_slow(METHODS, fast=("ntkgp-param", "ntkgp-lin")),
 )
 def test_gauss_newton_ends_where_a_long_descent_ends(method):
     """The two solvers share nothing but the loss."""
@@ -267,7 +267,7 @@ def test_wide_ensembles_follow_their_law(method, noise_std, control):
     ],
     ids=["gauss-newton", "full-batch", "mini-batch"],
 )
-@pytest.mark.parametrize("method", some_slow(METHODS, fast=("deep-ensemble", "ntkgp-param")))
+@pytest.mark.parametrize("method", some_slow(METHODS, fast=("ntkgp-param",)))
 def test_a_member_is_the_same_alone_and_in_company(method, trainer):
     net = ntkgp.mlp(1, width=16)
     options = {"method": method, "noise_std": NOISE, "seed": 4, "trainer": trainer}
@@ -284,7 +284,11 @@ OTHER_PLANS = [{"plan": "unrolled"}, {"plan": "one by one"}, {"members_at_once":
     ("make", "plans"),
     [
         (partial(GaussNewton, max_steps=5), OTHER_PLANS[1:]),
-        (partial(Descent, ADAM, epochs=5, batch_size=2, patience=2), OTHER_PLANS),
+        pytest.param(
+            partial(Descent, ADAM, epochs=5, batch_size=2, patience=2),
+            OTHER_PLANS,
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["gauss-newton", "descent"],
 )
@@ -387,6 +391,7 @@ def test_the_trainer_is_chosen_by_the_problem(rows, options, chosen):
     assert isinstance(default_trainer(Problem(learner, data, data)), Descent)
 
 
+@pytest.mark.slow
 def test_what_does_not_suit_gauss_newton_is_trained_by_adam(capsys):
     ensemble = fit(
         ntkgp.mlp(1, width=8),

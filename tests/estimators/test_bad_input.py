@@ -25,6 +25,7 @@ GPS = [
 ]
 ENSEMBLES = [EnsembleRegressor(activation="relu", **TINY), EnsembleClassifier(**TINY)]
 MODELS = GPS + ENSEMBLES
+GPS_AND_SLOW_ENSEMBLES = GPS + [pytest.param(m, marks=pytest.mark.slow) for m in ENSEMBLES]
 
 
 def name_of(model):
@@ -249,7 +250,7 @@ def examples(count):
     n=st.sampled_from([0, 1, 2, 3, 24]),
     d=st.sampled_from([0, 1, 2]),
 )
-@examples(300)
+@examples(100)
 def test_any_table_and_any_targets(model, table, targets, n, d):
     fit_and_predict(model, TABLES[table](n, d), TARGETS[targets](n))
 
@@ -382,7 +383,7 @@ def test_regressors_need_numbers_and_classifiers_classes():
                     clone(model).fit(X, named)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=name_of)
+@pytest.mark.parametrize("model", GPS_AND_SLOW_ENSEMBLES, ids=name_of)
 def test_kinds_of_arrays_with_the_same_numbers_are_the_same_table(model):
     """float16 as float64, for one: nothing is computed in the dtype of the input."""
     X = normal(24, 2).astype(np.float16)

@@ -32,7 +32,8 @@ from ntkgp import (
 from ntkgp.core.storage import Packed, pack, unpack
 from ntkgp.networks.layers import Dense, LeakyRelu, Serial
 
-TINY = {"members": 2, "width": 4, "min_steps": 5, "min_epochs": 1, "random_state": 0}
+SHALLOW = {"depth": 1, "random_state": 0}
+TINY = {"members": 2, "width": 4, "min_steps": 5, "min_epochs": 1, **SHALLOW}
 X = np.random.default_rng(0).normal(size=(24, 2))
 Y = X[:, 0] + 0.1 * X[:, 1]
 NEW = np.random.default_rng(1).normal(size=(7, 2))
@@ -45,16 +46,16 @@ MODELS = {
         np.stack([Y, Y**2], axis=1),
     ),
     "ensemble classifier": (EnsembleClassifier(target_scale_grid=(0.5, 1.0), **TINY), NAMES),
-    "GP regressor": (GPRegressor(activation="erf", random_state=0), Y),
+    "GP regressor": (GPRegressor(activation="erf", **SHALLOW), Y),
     "GP regressor, another law": (
-        GPRegressor("randomised-prior", activation="erf", random_state=0),
+        GPRegressor("randomised-prior", activation="erf", **SHALLOW),
         Y,
     ),
     "GP regressor, a law of one's own": (
         GPRegressor(ntkgp.Law(prior="ntk", trained="nngp"), optimizer=None, random_state=0),
         Y,
     ),
-    "GP classifier": (GPClassifier(random_state=0), NAMES),
+    "GP classifier": (GPClassifier(**SHALLOW), NAMES),
 }
 
 

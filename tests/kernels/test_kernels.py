@@ -21,9 +21,7 @@ from ntkgp.kernels import matrices as kernel_module
 ARCHITECTURES = architectures(8)
 
 
-@pytest.mark.parametrize(
-    "name", some_slow(ARCHITECTURES, fast=("erf", "conv-pool", "conv-residual"))
-)
+@pytest.mark.parametrize("name", some_slow(ARCHITECTURES, fast=("erf", "conv-pool")))
 def test_blocks_equal_the_whole(name):
     net = ARCHITECTURES[name]
     x1, x2 = inputs_for(net, 5), inputs_for(net, 7, seed=1)
@@ -37,9 +35,7 @@ def test_blocks_equal_the_whole(name):
         np.testing.assert_allclose(getattr(whole, which), getattr(at_once, which), rtol=1e-13)
 
 
-@pytest.mark.parametrize(
-    "name", some_slow(ARCHITECTURES, fast=("erf", "relu", "conv-flatten", "conv-pool"))
-)
+@pytest.mark.parametrize("name", some_slow(ARCHITECTURES, fast=("relu", "conv-pool")))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_symmetric_matrices_are_symmetric_and_their_diagonal_is_exact(name, dtype):
     net = ARCHITECTURES[name]
@@ -88,7 +84,13 @@ def test_no_block_is_larger_than_its_budget(monkeypatch):
     assert max(shapes) * kernel_module._BUFFERS <= 2**20
 
 
-@pytest.mark.parametrize("name", ["erf", "residual", "conv-flatten", "conv-residual", "myrtle"])
+@pytest.mark.parametrize(
+    "name",
+    some_slow(
+        ["erf", "residual", "conv-flatten", "conv-residual", "myrtle"],
+        fast=("erf", "conv-residual"),
+    ),
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_memory_is_within_the_budget(name, dtype):
     """XLA's own count of the temporary memory of one block."""

@@ -16,6 +16,7 @@ from helpers import (
     inputs_for,
     mean_z,
     smallest_eigenvalue,
+    some_slow,
     without_kernel,
 )
 from ntkgp import LAWS, Law, condition
@@ -49,7 +50,7 @@ def table_1(net, law, x, y, t, noise_var):
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", some_slow(ARCHITECTURES, fast=("erf", "relu", "conv-pool")))
 def test_laws_equal_table_1(name, law, noise_std):
     net = ARCHITECTURES[name]
     x, y, t = problem(net, t=6)  # as many as x, so that one compiled program serves all blocks

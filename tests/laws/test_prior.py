@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import ntkgp
-from helpers import without_kernel
+from helpers import some_slow, without_kernel
 from ntkgp.kernels.gradients import _block_gradient, kernel_gradient
 from ntkgp.kernels.matrices import _block
 from ntkgp.laws.hyperparameters import PRIORS, Hyperparameters, LogNormal
@@ -56,7 +56,7 @@ def table(net, n=8):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", some_slow(NETWORKS, fast=("relu", "erf", "flatten")))
 def test_gradients_are_those_of_finite_differences(name, objective):
     """Of rows with different weights."""
     net = NETWORKS[name].scaled_by(RNG.uniform(0.5, 1.5, NETWORKS[name].input_shape[-1]))

@@ -11,7 +11,6 @@ import pytest
 import ntkgp
 from helpers import (
     ACTIVATIONS,
-    ARCHITECTURES_AND_PARAMETERISATIONS,
     MOST_ARCHITECTURES,
     architectures,
     as_users_run_it,
@@ -105,7 +104,7 @@ def test_random_networks_have_the_nngp_kernel(name, parameterization):
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
+@pytest.mark.parametrize(("name", "parameterization"), MOST_ARCHITECTURES)
 def test_random_networks_have_the_ntk_on_average(name, parameterization):
     """The mean of the empirical NTK over draws, up to its O(1/width) bias, is Θ."""
     net = architectures(WIDTH, parameterization)[name]
@@ -325,7 +324,7 @@ def test_serial_of_layers_is_hashable_and_equal_by_value():
     assert Serial((Identity(),)) != Serial((GlobalAvgPool(),))
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", some_slow(ARCHITECTURES, fast=("residual", "conv-residual")))
 def test_tangent_gram_equals_the_jacobian_product(name):
     net = architectures(8, "standard")[name]
     cases = list(product(("all", "body", "readout"), ("prior", "gradient")))
