@@ -107,11 +107,17 @@ function summary(curves) {
   return { mean, std };
 }
 
-/** The median over x beyond the data of a standard deviation over the posterior's, in per cent. */
-function spread(std) {
+/** The NTKGP prior on the grid: what its law is without data. */
+function priorLaw() {
+  const { ntk } = kernelDiagonals(state.settings.prior, GRID);
+  return { mean: ntk.map(() => 0), std: ntk.map(Math.sqrt) };
+}
+
+/** The median over x beyond the data of a standard deviation over that of a law, in per cent. */
+function spread(std, law = lawOf("ntkgp")) {
   const { x } = dataOf(), low = Math.min(...x), high = Math.max(...x);
-  const posterior = lawOf("ntkgp").std, ratios = [];
-  GRID.forEach((at, i) => !(at >= low && at <= high) && ratios.push(std[i] / posterior[i]));
+  const ratios = [];
+  GRID.forEach((at, i) => !(at >= low && at <= high) && ratios.push(std[i] / law.std[i]));
   ratios.sort((a, b) => a - b);
   return ratios.length ? Math.round(100 * ratios[ratios.length >> 1]) : null;
 }
@@ -136,8 +142,8 @@ function drawBand(plot, law, colour) {
   plot.line(GRID, law.mean, colour, 2);
 }
 
-function drawOutline(plot) {
-  const [low, high] = interval(lawOf("ntkgp"));
+function drawOutline(plot, law) {
+  const [low, high] = interval(law);
   plot.area(GRID, low, high, colours.posterior, 0.1);
   for (const edge of [low, high]) plot.line(GRID, edge, colours.posterior, 2, { dash: [7, 5] });
 }
@@ -148,10 +154,12 @@ function drawTruth(plot) {
 
 function drawEnsemble(ensemble) {
   const { plot } = ensemble, frame = shownFrame(ensemble);
+  const untrained = !stale && frame?.round === 0 && state.points.length > 0;
+  const law = untrained ? priorLaw() : lawOf("ntkgp");
   plot.clear();
   plot.axes(colours);
   plot.within(() => {
-    drawOutline(plot);
+    drawOutline(plot, law);
     drawTruth(plot);
     if (!frame) return;
     plot.area(GRID, ...interval(frame), colours.method, stale ? 0.08 : 0.16);
@@ -159,9 +167,9 @@ function drawEnsemble(ensemble) {
     for (const curve of frame.curves) plot.line(GRID, curve, colours.method, 1.1, { alpha: 0.75 });
   });
   plot.points(state.points, 5, colours, state.selected);
-  const percent = frame && !stale && spread(frame.std);
+  const percent = frame && !stale ? spread(frame.std, law) : null;
   ensemble.score.innerHTML =
-    typeof percent === "number" ? `<b>${percent} %</b> of the posterior's spread beyond the data` : "";
+    percent === null ? "" : `<b>${percent} %</b> of the ${untrained ? "prior" : "posterior"}'s spread`;
 }
 
 function drawLaw({ name, plot }) {
@@ -169,7 +177,7 @@ function drawLaw({ name, plot }) {
   plot.axes(colours);
   plot.within(() => {
     drawTruth(plot);
-    if (name !== "ntkgp") drawOutline(plot);
+    if (name !== "ntkgp") drawOutline(plot, lawOf("ntkgp"));
     drawBand(plot, lawOf(name), name === "ntkgp" ? colours.posterior : colours.method);
   });
   plot.points(state.points, 3, colours, -1);
@@ -198,7 +206,7 @@ function showTime() {
   const round = time.live ? reached : Math.min(reached, ROUNDS[time.slider.value]);
   const done = ensembles.every((one) => one.done);
   byId("round").textContent =
-    round === 0 ? "before training" : `step ${round}${done && round === reached ? ", trained" : ""}`;
+    round === 0 ? "before: the prior" : `step ${round}${done && round === reached ? ", trained" : ""}`;
   time.slider.setAttribute("aria-valuetext", byId("round").textContent);
 }
 
@@ -261,13 +269,12 @@ readSettings();
 readColours();
 trainAll();
 new ResizeObserver(() => {
-  plots.forEach((plot) => plot.resize());
-  drawAll(); // at once: a canvas that changes its size is empty
+  if (plots.filter((plot) => plot.resize()).length) drawAll(); // at once: they are empty now
 }).observe(document.querySelector("main"));
 const onScreen = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     plots.find(({ canvas }) => canvas === target).visible = isIntersecting;
   }
   redraw();
-});
+}, { rootMargin: "200px" });
 plots.forEach(({ canvas }) => onScreen.observe(canvas));

@@ -12,14 +12,16 @@ class Plot {
     this.resize();
   }
 
-  /** Match the canvas to its size on the screen; the page calls this when that changes. */
+  /** Match the canvas to its size on the screen, which empties it; whether there was a difference. */
   resize() {
     const ratio = window.devicePixelRatio || 1, { clientWidth, clientHeight } = this.canvas;
-    this.canvas.width = Math.round(clientWidth * ratio);
-    this.canvas.height = Math.round(clientHeight * ratio);
+    const width = Math.round(clientWidth * ratio), height = Math.round(clientHeight * ratio);
+    if (this.canvas.width === width && this.canvas.height === height) return false;
+    Object.assign(this.canvas, { width, height });
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.width = clientWidth - MARGIN.left - MARGIN.right;
     this.height = clientHeight - MARGIN.top - MARGIN.bottom;
+    return true;
   }
 
   px(x) {
@@ -103,17 +105,20 @@ class Plot {
     c.globalAlpha = 1;
   }
 
+  /** All points; the chosen one is larger and above the others. */
   points(points, radius, colours, selected) {
+    points.forEach((point) => this.point(point, radius, colours.data, colours.paper, 1));
+    if (points[selected]) this.point(points[selected], radius + 2, colours.data, colours.ink, 2.5);
+  }
+
+  point({ x, y }, radius, colour, rim, width) {
     const c = this.context;
-    points.forEach(({ x, y }, i) => {
-      const chosen = i === selected;
-      c.beginPath();
-      c.arc(this.px(x), this.py(y), chosen ? radius + 2 : radius, 0, 2 * Math.PI);
-      c.fillStyle = colours.data;
-      c.fill();
-      c.lineWidth = chosen ? 2.5 : 1;
-      c.strokeStyle = chosen ? colours.ink : colours.paper;
-      c.stroke();
-    });
+    c.beginPath();
+    c.arc(this.px(x), this.py(y), radius, 0, 2 * Math.PI);
+    c.fillStyle = colour;
+    c.fill();
+    c.lineWidth = width;
+    c.strokeStyle = rim;
+    c.stroke();
   }
 }
