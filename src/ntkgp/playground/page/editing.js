@@ -92,8 +92,8 @@ class Editor {
       Delete: () => this.delete(),
       Backspace: () => this.delete(),
     };
-    const move = moves[event.key];
-    const action = move ? () => this.nudge(...move) : actions[event.key];
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const action = moves[key] ? () => this.nudge(...moves[key]) : actions[key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     action();

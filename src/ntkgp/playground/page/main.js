@@ -12,6 +12,7 @@ const toyPoints = () => toy.x.map((x, i) => ({ x, y: toy.y[i] }));
 const state = { points: toyPoints(), selected: -1, seed: 0, run: 0, truth: true, settings: null };
 let exact = null; // kernels of the present points and settings, and the laws computed from them so far
 let stale = false; // whether members have not been trained on the present points
+let retraining = 0; // a timer: networks are trained once points have been at rest
 let colours = null;
 
 /** An ensemble in training: a panel, a worker, and what its members said after each of ROUNDS. */
@@ -20,6 +21,7 @@ const ensembles = ["left", "right"].map((side) => {
   const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
   const ensemble = { plot: new Plot(byId(side)), score: byId(`${side}-score`), worker, frames: [], done: false };
   worker.onmessage = ({ data }) => receive(ensemble, data);
+  worker.onerror = () => say("Networks cannot be trained here: the browser refuses the page's workers. The laws work.");
   return ensemble;
 });
 const lawPlots = Object.keys(LAWS).map((name) => ({ name, plot: new Plot(byId(name)) }));
@@ -61,19 +63,21 @@ function update(kind) {
   if (kind !== "selected") {
     exact = null;
     stopTraining();
-    if (kind === "moved") update.timer = setTimeout(trainAll, 200);
+    if (kind === "moved") retraining = setTimeout(trainAll, 200);
   }
   redraw();
 }
 
 function stopTraining() {
-  clearTimeout(update.timer);
+  clearTimeout(retraining);
   if (stale) return;
   stale = true;
+  state.run += 1; // what workers still send is of the past
   for (const { worker } of ensembles) worker.postMessage(null);
 }
 
 function trainAll() {
+  clearTimeout(retraining);
   state.run += 1;
   stale = false;
   time.live = true;
@@ -129,7 +133,7 @@ function shownFrame({ frames, done }) {
   return frames.findLast(({ round }) => round <= limit);
 }
 
-/** Curves z standard deviations, noise included, below and above the mean. */
+/** The curves 1.96 standard deviations, noise included, below and above the mean. */
 function interval({ mean, std }) {
   const half = std.map((s) => 1.96 * Math.hypot(s, state.settings.noiseStd));
   return [mean.map((m, i) => m - half[i]), mean.map((m, i) => m + half[i])];
@@ -181,7 +185,9 @@ function drawLaw({ name, plot }) {
     drawBand(plot, lawOf(name), name === "ntkgp" ? colours.posterior : colours.method);
   });
   plot.points(state.points, 3, colours, -1);
-  plot.canvas.setAttribute("aria-label", `Exact law: ${spread(lawOf(name).std)} % of the posterior's spread.`);
+  const title = plot.canvas.parentElement.querySelector("h3").textContent;
+  const percent = spread(lawOf(name).std);
+  plot.canvas.setAttribute("aria-label", percent === null ? title : `${title}: ${percent} % of NTKGP's spread`);
 }
 
 let frameAsked = false;
@@ -202,12 +208,14 @@ function drawAll() {
 
 function showTime() {
   const reached = Math.max(0, ...ensembles.map(({ frames }) => frames.at(-1)?.round ?? 0));
+  const done = ensembles.every((one) => one.done);
   if (time.live) time.slider.value = ROUNDS.findLastIndex((round) => round <= reached);
   const round = time.live ? reached : Math.min(reached, ROUNDS[time.slider.value]);
-  const done = ensembles.every((one) => one.done);
-  byId("round").textContent =
-    round === 0 ? "before: the prior" : `step ${round}${done && round === reached ? ", trained" : ""}`;
-  time.slider.setAttribute("aria-valuetext", byId("round").textContent);
+  let words = `step ${round}${done && round === reached ? ", trained" : ""}`;
+  if (round === 0) words = "before: the prior";
+  if (calm.matches && time.live && !done) words = "training";
+  byId("round").textContent = words;
+  time.slider.setAttribute("aria-valuetext", words);
 }
 
 /** Show training once more, from what has been kept of it. */
@@ -253,7 +261,11 @@ const onClick = (id, action) => byId(id).addEventListener("click", action);
 onClick("add", () => editor.addBeside());
 onClick("delete", () => (state.selected < 0 ? say("Choose a point first: touch it.") : editor.delete()));
 onClick("draw", () => ((state.seed += 1), trainAll()));
-onClick("start", () => setPoints(toyPoints(), true));
+onClick("start", () => {
+  byId("settings").reset();
+  readSettings();
+  setPoints(toyPoints(), true);
+});
 onClick("empty", () => setPoints([], false));
 onClick("replay", replay);
 time.slider.addEventListener("input", () => {

@@ -14,7 +14,8 @@ class Plot {
 
   /** Match the canvas to its size on the screen, which empties it; whether there was a difference. */
   resize() {
-    const ratio = window.devicePixelRatio || 1, { clientWidth, clientHeight } = this.canvas;
+    const ratio = Math.min(window.devicePixelRatio, 2); // more costs time and shows nothing
+    const { clientWidth, clientHeight } = this.canvas;
     const width = Math.round(clientWidth * ratio), height = Math.round(clientHeight * ratio);
     if (this.canvas.width === width && this.canvas.height === height) return false;
     Object.assign(this.canvas, { width, height });
