@@ -45,6 +45,8 @@ def by_chromium(page, folder, seconds=120):
         with subprocess.Popen(command, **quiet) as process:
             try:
                 return json.loads(posted.get(timeout=seconds))
+            except queue.Empty:
+                pytest.fail(f"{browser} posted nothing in {seconds} s")
             finally:
                 process.terminate()
 

@@ -17,7 +17,7 @@ COLOURS = ("BLUE", "RED", "GREEN", "ORANGE", "SKY")
 
 def source(*names: str) -> str:
     """The text of source files of the page, one after the other."""
-    folder = files("ntkgp.playground") / "page"
+    folder = files("ntkgp.playground") / "web"
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
