@@ -164,10 +164,10 @@ def test_erf_is_python_s(answers):
 def test_kernels_are_python_s(answers, prior):
     net, name = network(prior), prior["activation"]
     between, own = answers[f"kernels {name}"], answers[f"gram {name}"]
-    assert_close(between["nngp"], ntkgp.nngp(net, X[:, None], GRID[:, None]))
-    assert_close(between["ntk"], ntkgp.ntk(net, X[:, None], GRID[:, None]))
-    assert_close(own["nngp"], ntkgp.nngp(net, X[:, None]))
-    assert_close(own["ntk"], ntkgp.ntk(net, X[:, None]))
+    for which, kernel in (("nngp", ntkgp.nngp), ("ntk", ntkgp.ntk)):
+        matrix = kernel(net, X[:, None], np.concatenate([X, GRID])[:, None])
+        assert_close(own[which], matrix[:, : len(X)])
+        assert_close(between[which], matrix[:, len(X) :])
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -318,6 +318,11 @@ def test_the_command_writes_a_copy(tmp_path, capsys, monkeypatch):
     assert main(["playground", "--out", str(path)]) == 0
     assert path.read_text(encoding="utf-8") == page()
     assert capsys.readouterr().out == f"page: {path}\n"
+
+
+def test_a_directory_is_no_file_to_write(tmp_path, capsys):
+    assert main(["playground", "--out", str(tmp_path)]) == 2
+    assert "is a directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("found", [True, False])

@@ -22,6 +22,10 @@ def add_to(commands: Any) -> None:
 
 def _playground(arguments: argparse.Namespace) -> None:
     """Write the page and print where it is; open it unless the user has named the file."""
+    if arguments.out and arguments.out.is_dir():
+        raise ValueError(
+            f"--out takes a file to write, such as page.html; {arguments.out} is a directory."
+        )
     path = write(arguments.out or cache_dir() / "playground.html")
     if not arguments.out and not webbrowser.open(path.as_uri()):
         print("No browser was found here. Open this file in one:")
