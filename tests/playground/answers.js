@@ -3,6 +3,15 @@
 
 const floats = (list) => Float64Array.from(list);
 
+/** The gradient of the objective, from the page's vector-Jacobian product. */
+function gradientOf(problem, theta) {
+  const { net, pull, member, lambda } = problem;
+  const pass = forward(net, theta, problem.x);
+  const residual = minus(problem.targets, pass.out);
+  const data = pullBack(net, pass, backward(net, theta, pass), residual);
+  return data.map((g, i) => (pull * (theta[i] - member.theta0[i])) / lambda[i] - g);
+}
+
 const QUESTIONS = {
   erf: ({ x }) => x.map(erf),
   kernels: ({ prior, x, z }) => kernelMatrices(prior, floats(x), floats(z)),

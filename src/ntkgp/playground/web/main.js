@@ -21,7 +21,8 @@ const ensembles = ["left", "right"].map((side) => {
   const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
   const ensemble = { plot: new Plot(byId(side)), score: byId(`${side}-score`), worker, frames: [], done: false };
   worker.onmessage = ({ data }) => receive(ensemble, data);
-  worker.onerror = () => say("Networks cannot be trained here: the browser refuses the page's workers. The laws work.");
+  worker.onerror = ({ message }) =>
+    say(`Networks are not trained: ${message || "the browser refuses the page's workers"}. The laws still hold.`);
   return ensemble;
 });
 const lawPlots = Object.keys(LAWS).map((name) => ({ name, plot: new Plot(byId(name)) }));

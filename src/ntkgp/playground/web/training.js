@@ -11,6 +11,11 @@ const METHODS = {
 /** Steps of training after which members are shown. */
 const ROUNDS = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 48, 57, 68, 82, 100];
 
+const FIRST_DAMPING = 0.2; // of the mean diagonal of J Λ Jᵀ
+const TOLERANCE = 1e-3; // a member is done when a step promises less than this share of its objective
+const UNREGULARISED_TOLERANCE = 2e-2; // as in Figure 1: only stopping keeps deep ensembles from the noise
+const CALM = 0.1; // damping of no more than this share does not make promises small by itself
+
 /** Independent N(0, 1) numbers, the same for the same seed (mulberry32, Box and Muller). */
 function normals(seed) {
   let state = Math.imul(seed + 1, 0x9e3779b1);
@@ -64,16 +69,7 @@ function penalty({ pull, member, lambda }, theta) {
   return pull && (pull / 2) * squaredNorm(minus(theta, member.theta0), lambda);
 }
 
-/** The gradient of the objective. */
-function gradientOf(problem, theta) {
-  const { net, pull, member, lambda } = problem;
-  const pass = forward(net, theta, problem.x);
-  const residual = minus(problem.targets, pass.out);
-  const data = pullBack(net, pass, backward(net, theta, pass), residual);
-  return data.map((g, i) => (pull * (theta[i] - member.theta0[i])) / lambda[i] - g);
-}
-
-/** Where training begins: at θ₀, with much damping, so that first steps are small and can be watched. */
+/** Where training begins: at θ₀. */
 function beginTraining(problem) {
   return { theta: problem.member.theta0, damping: null, growth: 2, done: problem.x.length === 0 };
 }
@@ -108,11 +104,6 @@ function gaussNewtonStep(problem, theta, damping) {
     calm: total - pull <= CALM * level,
   };
 }
-
-const FIRST_DAMPING = 0.2; // of the mean diagonal of J Λ Jᵀ
-const TOLERANCE = 1e-3; // a member is done when a step promises less than this share of its objective
-const UNREGULARISED_TOLERANCE = 2e-2; // as in Figure 1: only stopping keeps deep ensembles from the noise
-const CALM = 0.1; // damping of no more than this share does not make promises small by itself
 
 function meanDiagonal(a, n) {
   let sum = 0;
