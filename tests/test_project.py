@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "experiments": {
         "core", "predictive", "data", "networks", "kernels", "laws", "ensembles", "estimators", "report",
     },
-    "cli": {"core", "data", "experiments", "report"},
+    "playground": {"core", "data", "report"},
+    "cli": {"core", "data", "experiments", "report", "playground"},
 }  # fmt: skip
 """Each folder, and those that it stands on. laws and ensembles check each other, so neither is either's."""
 ONLY_IN = {

@@ -1,4 +1,4 @@
-"""The command line: `ntkgp reproduce` runs an experiment, `report` draws it, `data` keeps data sets."""
+"""The command line: run experiments, draw them, keep data sets, open the playground."""
 
 import argparse
 import os
@@ -19,6 +19,7 @@ from ntkgp.data import commands as data_commands
 from ntkgp.experiments import reports
 from ntkgp.experiments.catalogue import EXPERIMENTS
 from ntkgp.experiments.experiment import run
+from ntkgp.playground import command as playground_command
 from ntkgp.report.page import write_page
 
 EXPECTED = (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory, FloatingPointError)
@@ -97,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(command=_report)
 
     data_commands.add_to(commands)
+    playground_command.add_to(commands)
     return parser
 
 

@@ -1,0 +1,1 @@
+"""The playground: one page in which ensembles are trained beside their exact laws, by hand."""
