@@ -57,6 +57,23 @@ def check_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64] | No
     return None if np.all(array == 1) else np.array(array)
 
 
+def check_part(name: str, array: Any, shape: Shape, *, above: float | None = None) -> None:
+    """Refuse an array, from a file for instance, that is not of this shape with finite numbers.
+
+    >>> check_part("weights", np.zeros(3), (4,))
+    Traceback (most recent call last):
+    ValueError: weights must be finite numbers of shape (4,); got float64 of shape (3,).
+    """
+    values = np.asarray(array)
+    if values.dtype.kind != "f" or values.shape != shape or not np.isfinite(values).all():
+        raise ValueError(
+            f"{name} must be finite numbers of shape {shape}; got {values.dtype} of shape "
+            f"{values.shape}."
+        )
+    if above is not None and not np.all(values > above):
+        raise ValueError(f"{name} must be above {above:g}; the least is {values.min():g}.")
+
+
 def check_counts(least: int = 1, **counts: int) -> dict[str, int]:
     """The counts, or an error for the first that is not a whole number of at least `least`."""
     for name, value in counts.items():

@@ -1,18 +1,15 @@
-"""Values as files: one JSON document and one file of arrays, written whole or not at all.
+"""Values as plain data and back, and as files.
 
 A file holds a value by its fields. Only classes that `storable` has registered go in and come out;
-a file names them, and a name that is not registered is refused. So no file can run code.
+a file names them, and a name that is not registered is refused. So no file can run code. What comes out
+must have the types that its class declares, and the parts must fit each other.
 """
 
 import dataclasses
-import hashlib
 import inspect
-import json
 import os
-import re
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import version as version_of
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -21,11 +18,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.core.files import replacing
+from ntkgp.core.hints import misfit
+from ntkgp.core.model_files import read_model, write_model
 
-FORMAT = 2
-_DOCUMENT = "model.json"
-_ARRAYS = re.compile(r"arrays-[0-9a-f]{12}\.safetensors")
 _CLASSES: dict[str, type] = {}
 """The registered classes by name."""
 _MODULES: dict[str, str] = {}
@@ -61,7 +56,11 @@ def storable(kind: type[T]) -> type[T]:
         def __to_store__(self) -> dict[str, Any]
         def __from_store__(cls, stored: dict[str, Any], network: Any) -> value    # a classmethod
 
-    where `network` is what `load` was given.
+    where `network` is what `load` was given. It may also define
+
+        def __check_stored__(self) -> None
+
+    which `load` calls to refuse, by a ValueError, values that do not fit each other.
 
     >>> from dataclasses import dataclass
     >>> @ntkgp.storable
@@ -193,8 +192,13 @@ def _unpack(plain: Any, arrays: dict[str, NDArray[Any]], network: Any) -> Any:
         kind = _class_named(plain["class"])
         fields = _unpack_items(plain["fields"], arrays, network)
         if hasattr(kind, "__from_store__"):
-            return kind.__from_store__(fields, network)
-        return kind(**fields)
+            value = kind.__from_store__(fields, network)
+        else:
+            _check_types(kind, fields)
+            value = kind(**fields)
+        if hasattr(kind, "__check_stored__"):
+            value.__check_stored__()
+        return value
     kind, of = plain["kind"], plain["of"]
     if kind == "float":
         return float(of)
@@ -213,6 +217,12 @@ def _unpack(plain: Any, arrays: dict[str, NDArray[Any]], network: Any) -> Any:
     if kind == "dict":
         return _unpack_items(of, arrays, network)
     raise ValueError(f"the file has a value of an unknown kind, {kind!r}.")
+
+
+def _check_types(kind: type, fields: dict[str, Any]) -> None:
+    """Of our own classes only: others may hold what their annotations do not say."""
+    if kind.__module__.partition(".")[0] == "ntkgp" and (reason := misfit(kind, fields)):
+        raise ValueError(f"{kind.__name__} has {reason}")
 
 
 def _strings(values: Any, dtype: Any) -> NDArray[Any]:
@@ -238,127 +248,47 @@ def _array_named(name: Any, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
 # The files.
 
 
-def save(value: Any, directory: str | os.PathLike[str]) -> None:
-    """Write a value into a directory, and create that if needed.
+def save(value: Any, path: str | os.PathLike[str]) -> None:
+    """Write a value into one file, or into `model.safetensors` of a directory.
 
-    A model that is there already is replaced in one step: a crash or a full disk leaves it whole.
+    A model that is there already is replaced in one step: a crash or a full disk leaves it whole, and
+    whoever reads it meanwhile reads the old one.
     """
-    from safetensors.numpy import save as to_bytes
-
     packed = pack(value)
-    data = to_bytes(packed.arrays)
-    digest = hashlib.sha256(data).hexdigest()
-    arrays = {"file": f"arrays-{digest[:12]}.safetensors", "sha256": digest}
-    body = {"arrays": arrays, "value": packed.plain}
-    document = {
-        "format": FORMAT,
-        "ntkgp_version": version_of("ntkgp"),
-        "sha256": _digest_of(body),
-        "body": body,
-    }
-    text = json.dumps(document, allow_nan=False) + "\n"
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_both(folder, arrays["file"], data, text.encode())
+    write_model(file_of(path), packed.plain, packed.arrays)
 
 
-def load(directory: str | os.PathLike[str], network: Any = None) -> Any:
+def load(path: str | os.PathLike[str], network: Any = None) -> Any:
     """Read what `save` wrote: an estimator, an ensemble or a law.
 
     Args:
-        directory: the one that `save` wrote into.
+        path: the file that `save` wrote, or the directory that has it.
         network: needed if the network is not made of ntkgp's layers, because its code is not in the
             file: the same `Network`, or function (input_shape, output_dim), as in training.
 
-    Nothing in the files is executed. A file that is damaged, edited, newer than this version or
-    of another kind is refused with the reason.
+    Nothing in the file is executed. A file that is damaged, edited, of another format or of another
+    kind is refused with the reason, and so is one whose content does not fit together.
 
     >>> import tempfile
     >>> x = np.linspace(-1, 1, 5)[:, None]
     >>> with tempfile.TemporaryDirectory() as directory:
-    ...     ntkgp.condition(ntkgp.mlp(1), x, np.sin(x)).save(directory)
-    ...     ntkgp.load(directory)
+    ...     ntkgp.condition(ntkgp.mlp(1), x, np.sin(x)).save(f"{directory}/sine.safetensors")
+    ...     ntkgp.load(f"{directory}/sine.safetensors")
     <ExactLaw ntkgp of 5 rows, 1 output, noise_std 0.1>
     """
-    folder = Path(directory)
-    body = _read_document(folder / _DOCUMENT)
+    file = file_of(path)
+    plain, arrays = read_model(file)
     try:
-        return unpack(Packed(body["value"], _read_arrays(folder, body["arrays"])), network)
+        return unpack(Packed(plain, arrays), network)
     except WrongNetwork as error:
-        raise WrongNetwork(f"the model in {folder} cannot be loaded: {error}") from error
-    except (LookupError, TypeError, AttributeError, RecursionError, ValueError) as error:
-        # The checksum is right and the content wrong.
-        raise ValueError(f"the model in {folder} cannot be read: {error}") from error
-
-
-def _write_both(folder: Path, name: str, arrays: bytes, document: bytes) -> None:
-    """First the arrays, beside the old ones; then the document that names them; then delete the old."""
-    is_new = not (folder / name).exists()
-    _write(folder / name, arrays)
-    try:
-        _write(folder / _DOCUMENT, document)
-    except BaseException:
-        if is_new:
-            (folder / name).unlink()
+        raise WrongNetwork(f"the model in {file} cannot be loaded: {error}") from error
+    except (MemoryError, ModuleNotFoundError):
         raise
-    for old in folder.iterdir():
-        if _ARRAYS.fullmatch(old.name) and old.name != name:
-            old.unlink()
+    except Exception as error:  # the checksum is right and the content wrong
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"the model in {file} cannot be read: {reason}") from error
 
 
-def _write(path: Path, data: bytes) -> None:
-    with replacing(path) as file:
-        file.write(data)
-
-
-def _read_document(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"no model in {path.parent}: it has no file {path.name}.")
-    try:
-        document = json.loads(path.read_bytes())
-        version = document["format"]
-        if version == FORMAT:
-            digest, body = document["sha256"], document["body"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(
-            f"{path} is not a model of ntkgp, or was cut short. Save the model again."
-        ) from None
-    if version != FORMAT:
-        raise ValueError(
-            f"{path} has format {version!r}, written by ntkgp "
-            f"{document.get('ntkgp_version', 'of an unknown version')}; this is ntkgp "
-            f"{version_of('ntkgp')}, "
-            f"which reads format {FORMAT}. Install the version that wrote it."
-        )
-    if digest != _digest_of(body):
-        raise ValueError(
-            f"{path} was changed after it was saved: its checksum does not match. Save again."
-        )
-    return body
-
-
-def _digest_of(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _read_arrays(folder: Path, entry: dict[str, str]) -> dict[str, Any]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_bytes
-
-    if not _ARRAYS.fullmatch(entry["file"]):
-        raise ValueError(
-            f"{entry['file']!r} is not the name of a file of arrays beside {_DOCUMENT}."
-        )
-    path = folder / entry["file"]
-    if not path.is_file():
-        raise FileNotFoundError(f"the arrays of the model are missing: no file {path}.")
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise ValueError(
-            f"{path} is damaged: its checksum does not match that in {_DOCUMENT}. Copy or save it "
-            "again."
-        )
-    try:
-        return from_bytes(data)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is no file of safetensors: {error}.") from None
+def file_of(path: str | os.PathLike[str]) -> Path:
+    """The path itself, or the model's file in a directory."""
+    return Path(path) / "model.safetensors" if Path(path).is_dir() else Path(path)

@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from ntkgp.core.arrays import check_inputs
+from ntkgp.core.arrays import check_inputs, check_part
 from ntkgp.core.compilation import before_compiling
+from ntkgp.core.hints import misfit
 from ntkgp.core.storage import WrongNetwork, fields_of, is_storable, save, storable
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member
@@ -71,9 +72,9 @@ class Ensemble:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the ensemble into a directory, for `ntkgp.load`: safetensors and JSON."""
-        save(self, directory)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the ensemble into one file, safetensors, for `ntkgp.load`."""
+        save(self, path)
 
     def __to_store__(self) -> dict[str, Any]:
         """The fields; parameters by their leaves, because their pytree is the network's own."""
@@ -87,14 +88,18 @@ class Ensemble:
 
     @classmethod
     def __from_store__(cls, stored: dict[str, Any], network: Any) -> "Ensemble":
-        net, members = stored["learner"].net, len(stored["indices"])
         leaves, probe = stored.pop("parameters"), stored.pop("probe")
+        if reason := misfit(cls, stored):
+            raise ValueError(f"the ensemble has {reason}")
+        net, members = stored["learner"].net, len(stored["indices"])
         alike = {"net": net} if leaves.get("net") else {}
         drawn = jax.eval_shape(net.init, jax.random.key(0))
+        _check_alone(leaves)
         trees = {
             name: _stacked(alike.get(name, drawn), members, own) for name, own in leaves.items()
         }
         ensemble = cls(theta=trees.pop("theta"), member=Member(**trees), **stored)
+        ensemble._check_parts()
         if probe is not None:
             tolerance = 1e-2 * np.max(np.abs(probe))  # another computer rounds differently
             if not np.allclose(_probe(ensemble), probe, rtol=0, atol=tolerance):
@@ -103,6 +108,22 @@ class Ensemble:
                     "them: give the one that was trained."
                 )
         return ensemble
+
+    def _check_parts(self) -> None:
+        """Refuse what does not fit together."""
+        k, method = len(self), self.learner.check().method
+        for name, axes in (("losses", 2), ("validation_losses", 2), ("objectives", 1), ("ended", 1)):
+            values = getattr(self, name)
+            if values.ndim != axes or len(values) != k:
+                raise ValueError(f"{name} of {k} members has shape {values.shape}.")
+        indices = (*self.indices, *self.failed)
+        if not k or len(set(indices)) < len(indices) or not 0 <= min(indices) <= max(indices) < 2**31:
+            raise ValueError("its members' indices are not distinct whole numbers ≥ 0.")
+        if self.members_at_once is not None and self.members_at_once < 1:
+            raise ValueError(f"members_at_once is {self.members_at_once}.")
+        needed = {"theta_0": method.needs_init, "theta_tilde": method.needs_tilde}
+        if missing := [n for n, is_needed in needed.items() if is_needed and getattr(self.member, n) is None]:
+            raise ValueError(f"its method needs {', '.join(missing)}, which is missing.")
 
     @property
     def converged(self) -> NDArray[np.bool_]:
@@ -176,6 +197,13 @@ def _probe(ensemble: Ensemble) -> NDArray[Any]:
     return ensemble.outputs(np.random.default_rng(0).standard_normal((3, *shape)))
 
 
+def _check_alone(leaves: dict[str, list[Any] | None]) -> None:
+    """Refuse an array that is the parameters of several layers: each would take memory of its own."""
+    all_leaves = [leaf for own in leaves.values() for leaf in own or ()]
+    if len({id(leaf) for leaf in all_leaves}) < len(all_leaves):
+        raise ValueError("one array is the parameters of several layers.")
+
+
 def _stacked(one: Any, members: int, leaves: list[NDArray[Any]] | None) -> Any:
     """The members' parameters in the pytree of one member's, from its leaves."""
     if leaves is None:
@@ -185,6 +213,8 @@ def _stacked(one: Any, members: int, leaves: list[NDArray[Any]] | None) -> Any:
         raise ValueError(
             "the network does not have the saved parameters' shapes: give the one that was trained."
         )
+    for leaf in leaves:
+        check_part("parameters", leaf, leaf.shape)
     return jax.tree.unflatten(treedef, [jnp.asarray(leaf) for leaf in leaves])
 
 

@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ntkgp.core.arrays import check_counts
+from ntkgp.core.typing import Shape
 from ntkgp.estimators.files import SavedEstimator
 from ntkgp.estimators.preparation import candidates, seed_of
 from ntkgp.estimators.standardise import Scaler
@@ -24,6 +25,23 @@ class TableEstimator(SavedEstimator):
     activation: str
     depth: int
     random_state: Any
+    input_shape_: Shape
+    output_dim_: int
+    seed_: int
+    x_scaler_: Scaler
+
+    def __check_stored__(self) -> None:
+        net, shape = self.fitted_network(), self.input_shape_
+        if net.input_shape != shape or net.output_dim != self.output_dim_:
+            raise ValueError(
+                f"a network for inputs {net.input_shape} with {net.output_dim} outputs is that of a "
+                f"model for {shape} with {self.output_dim_}."
+            )
+        self.x_scaler_.check(shape if len(shape) == 1 else (1,) * len(shape))
+
+    def _n_targets(self) -> int:
+        """How many targets the fitted model predicts."""
+        return self.fitted_network().output_dim
 
     def _check_training_data(self, X: Any, y: Any, **y_options: Any) -> Any:
         """X and y as arrays, X in float64; images may have more than two dimensions."""

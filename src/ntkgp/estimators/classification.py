@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from ntkgp.core.arrays import check_part
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.one_hot import best_of, contrasts, one_hot, target_scale
 from ntkgp.estimators.preparation import choose, holdout
@@ -55,6 +56,15 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     kappa_: float
     temperature_: float
     prior_: LearnedPrior | None
+    classes_: NDArray[Any]
+
+    def __check_stored__(self) -> None:
+        super().__check_stored__()
+        classes = self._n_targets()
+        if classes < 2 or self.classes_.shape != (classes,):
+            raise ValueError(f"{classes} outputs are for classes of shape {self.classes_.shape}.")
+        check_part("class_prior_", self.class_prior_, (classes,))
+        check_part("kappa_ and temperature_", [self.kappa_, self.temperature_], (2,), above=0.0)
 
     def _check_xy(self, X: Any, y: Any, sample_weight: Any, fraction: float) -> Rows:
         """Training rows and rows held out, both standardised by the training rows."""

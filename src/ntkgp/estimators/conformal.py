@@ -75,8 +75,8 @@ class Conformal(MetaEstimatorMixin, SavedEstimator):  # type: ignore[misc]
     def fitted_network(self) -> Network:
         return self.estimator_.fitted_network()
 
-    def save(self, directory: Any) -> None:
-        """Write the fitted model into a directory, for `ntkgp.load`, if its estimator is of ntkgp."""
+    def save(self, path: Any) -> None:
+        """Write the fitted model into one file, for `ntkgp.load`, if its estimator is of ntkgp."""
         self._check_calibrated()
         if not storage.is_storable(self.estimator_):
             raise TypeError(
@@ -84,7 +84,7 @@ class Conformal(MetaEstimatorMixin, SavedEstimator):  # type: ignore[misc]
                 f"{type(self.estimator_).__name__}. Use joblib for it, with care about whose files "
                 "you open."
             )
-        super().save(directory)
+        super().save(path)
 
     def __to_store__(self) -> dict[str, Any]:
         given = {

@@ -43,6 +43,9 @@ class EnsembleEstimator(TableEstimator):
     verbose: bool
     ensemble_: Ensemble
 
+    def _n_targets(self) -> int:
+        return self.ensemble_.learner.target_dim
+
     def _sizes(self) -> dict[str, int]:
         return {"width": self.width, **super()._sizes()}
 

@@ -1,13 +1,14 @@
 """Estimators as files: constructor arguments that are data, and what `fit` learned."""
 
 import os
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ntkgp.core import storage
+from ntkgp.core.hints import misfit
 from ntkgp.networks.protocol import Network
 
 
@@ -20,13 +21,13 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         """The network that was trained, or whose law was computed."""
         raise NotImplementedError
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the fitted model into a directory, for `ntkgp.load`: safetensors and JSON.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model into one file, safetensors, for `ntkgp.load`.
 
         Arguments that are code, such as a network's factory or a trainer, are not saved.
         """
         check_is_fitted(self)
-        storage.save(self, directory)
+        storage.save(self, path)
 
     def __to_store__(self) -> dict[str, Any]:
         fitted = {name: value for name, value in vars(self).items() if _is_fitted_name(name)}
@@ -34,11 +35,17 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def __from_store__(cls, stored: dict[str, Any], network: Any) -> Self:
-        model = cls(**stored["params"])
-        for name, value in stored["fitted"].items():
+        params, fitted = stored["params"], stored["fitted"]
+        if reason := misfit(cls.__init__, params) or misfit(cls, fitted):
+            raise ValueError(f"the {cls.__name__} has {reason}")
+        model = cls(**params)
+        for name, value in fitted.items():
             if not _is_fitted_name(name):
                 raise ValueError(f"{name!r} is no name of what a model learns.")
             setattr(model, name, value)
+        needed = filter(_is_fitted_name, get_type_hints(cls))
+        if missing := [name for name in needed if not hasattr(model, name)]:
+            raise ValueError(f"the {cls.__name__} lacks {', '.join(missing)}.")
         if network is not None:
             model.network = network
         return model

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.core.arrays import check_counts
+from ntkgp.core.memory import require
 from ntkgp.core.storage import storable
 from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.left_out import LEFT_OUT_ROWS
@@ -17,6 +19,9 @@ from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
+
+MOST_SAMPLES = 1_000_000
+"""That a file may ask for."""
 
 
 @storable
@@ -50,6 +55,8 @@ class GPClassifier(Classifier):
     >>> GPClassifier(random_state=0).fit(X, X[:, 0] > 0).predict_proba(X[:2]).shape
     (2, 2)
     """
+
+    law_: ExactLaw
 
     def __init__(
         self,
@@ -125,6 +132,12 @@ class GPClassifier(Classifier):
         All rows share one draw of the normals: their marginals are right, which is all that class
         probabilities need, and a row's prediction does not depend on its neighbours.
         """
+        check_counts(samples=n_samples)
+        require(
+            2 * 8 * n_samples * normal.mean.size,
+            f"{n_samples:,} samples of {len(normal.mean):,} rows",
+            "Take fewer samples, or predict fewer rows at once.",
+        )
         shape = (-(-n_samples // 2), 1, len(self.classes_))
         half = np.random.default_rng([self.seed_, 1]).standard_normal(shape)
         pairs = np.concatenate([half, -half])  # so that no class is favoured
@@ -132,6 +145,16 @@ class GPClassifier(Classifier):
 
     def fitted_network(self) -> Network:
         return self.law_.net
+
+    def __check_stored__(self) -> None:
+        super().__check_stored__()
+        for name in ("samples", "validation_samples"):
+            count = check_counts(**{name: getattr(self, name)})[name]
+            if count > MOST_SAMPLES:
+                raise ValueError(f"{name} is {count:,}, above {MOST_SAMPLES:,}.")
+
+    def _n_targets(self) -> int:
+        return self.law_.y.shape[1]
 
     def _logits(self, x: NDArray[Any]) -> NDArray[Any]:
         return self._sampled(self.law_.predict(x), self.samples)

@@ -13,7 +13,7 @@ from ntkgp.estimators.left_out import checked
 from ntkgp.estimators.preparation import PRIOR_ROWS, has_table_kernel
 from ntkgp.estimators.regression import Joint, Regressor, check_row_noise
 from ntkgp.kernels.solvers import Cholesky, Solver
-from ntkgp.laws.exact import condition
+from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.row_noise import RowNoise
 from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.layered import require_layers
@@ -61,6 +61,8 @@ class GPRegressor(Regressor):
     >>> bool(std[1] > 10 * std[0])
     True
     """
+
+    law_: ExactLaw
 
     def __init__(
         self,
@@ -152,6 +154,9 @@ class GPRegressor(Regressor):
 
     def fitted_network(self) -> Network:
         return self.law_.net
+
+    def _n_targets(self) -> int:
+        return self.law_.y.shape[1]
 
     def _predict(self, x: NDArray[Any]) -> Normal:
         return replace(self.law_.predict(x), noise_var=self._noise_var(x))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
+from ntkgp.core.arrays import check_part
 from ntkgp.core.memory import require_covariance
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import choose, seed_of
@@ -42,6 +43,15 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     noise_std_: NDArray[Any] | None
     row_noise_: FittedRowNoise | None = None
     """How noise differs from row to row; None if it does not."""
+    one_target_: bool
+    y_scaler_: Scaler
+
+    def __check_stored__(self) -> None:
+        super().__check_stored__()
+        shape = (self._n_targets(),)
+        self.y_scaler_.check(shape)
+        if self.noise_std_ is not None:
+            check_part("noise_std_", self.noise_std_, shape)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

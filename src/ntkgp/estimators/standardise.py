@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ntkgp.core.arrays import check_part
 from ntkgp.core.storage import storable
+from ntkgp.core.typing import Shape
 
 FAR = 1e6
 """Beyond so many training standard deviations from the mean, squares overflow float32."""
@@ -55,6 +57,11 @@ class Scaler(NamedTuple):
             std = np.sqrt(np.asarray(np.mean(share * (values - mean) ** 2, axis, keepdims=True)))
         constant = std <= 1e-12 * unit
         return cls(mean[0], np.where(constant, unit, std)[0])
+
+    def check(self, shape: Shape) -> None:
+        """Refuse what is no scaler of values of this shape."""
+        check_part("the mean of a scaler", self.mean, shape)
+        check_part("the standard deviation of a scaler", self.std, shape, above=0.0)
 
     def apply(self, name: str, values: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Values in the network's units, or an error if one is absurdly far from the training values."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
+from ntkgp.core.arrays import check_part
 from ntkgp.core.memory import gib
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import storable
@@ -63,6 +64,14 @@ class Panels:
         if directory is None:
             return cls(np.empty(size, dtype), n, width)
         return cls(_mapped(size, np.dtype(dtype), directory), n, width)
+
+    def __check_stored__(self) -> None:
+        if not 0 < self.width <= self.n or self.n > len(self.entries):
+            raise ValueError(f"a matrix of {self.n} rows has panels of width {self.width}.")
+        check_part("panels", self.entries, (n_entries(self.n, self.width),))
+
+    def __len__(self) -> int:
+        return self.n
 
     def __iter__(self) -> Iterator[Panel]:
         offset = 0

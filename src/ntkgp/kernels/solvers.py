@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from ntkgp.core.arrays import check_part
 from ntkgp.core.memory import gib, require
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import storable
@@ -149,6 +150,9 @@ class CholeskyInverse:
 
     factor: Panels
 
+    def __len__(self) -> int:
+        return len(self.factor)
+
     def _copied(self, right: Matrix) -> Matrix:
         return np.array(right, self.factor.entries.dtype, order="C")
 
@@ -174,6 +178,15 @@ class NystromInverse:
     """Cholesky factor of I + Fᵀ S⁻¹ F."""
     shift: NDArray[Any]
     """(n, 1)"""
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __check_stored__(self) -> None:
+        rank = len(self.small_factor)
+        check_part("features", self.features, (len(self), rank))
+        check_part("the factor of features", self.small_factor, (rank, rank))
+        check_part("shifts", self.shift, (len(self), 1), above=0.0)
 
     def solve(self, right: Matrix) -> Matrix:
         scaled = right / self.shift
@@ -205,6 +218,16 @@ class IterativeInverse:
     preconditioner: CholeskyInverse | NystromInverse
     tolerance: float
     max_steps: int
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __check_stored__(self) -> None:
+        if len(self.matrix) != len(self.preconditioner):
+            raise ValueError(
+                f"a matrix of {len(self.matrix)} rows has a preconditioner of "
+                f"{len(self.preconditioner)}."
+            )
 
     def solve(self, right: Matrix) -> Matrix:
         solution = np.zeros_like(right)

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from ntkgp.core.arrays import precision
+from ntkgp.core.arrays import check_part, precision
 from ntkgp.core.storage import storable
 from ntkgp.kernels.matrices import (
     Wanted,
@@ -43,6 +43,10 @@ class TrainingKernel:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __check_stored__(self) -> None:
+        check_part("training inputs", self.x, (len(self.x), *self.net.input_shape))
+        check_part("shifts", self._shifts() + 0.0, (len(self.x),))
 
     def _shifts(self) -> NDArray[Any]:
         return np.broadcast_to(self.shift, len(self))

@@ -1,13 +1,14 @@
 """What a law of Table 1 predicts after training on data: one conditioning for all of them."""
 
 import os
+from collections.abc import Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ntkgp.core.arrays import check_inputs, check_weights
+from ntkgp.core.arrays import check_inputs, check_part, check_weights
 from ntkgp.core.memory import require_covariance
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import save, storable
@@ -61,6 +62,20 @@ class ExactLaw:
             for count, what in zip(self.y.shape, ("row", "output"), strict=True)
         ]
         return f"<ExactLaw {name} of {', '.join(counts)}, noise_std {self.noise_std:.4g}>"
+
+    def __check_stored__(self) -> None:
+        n = len(self.x)
+        check_part("training inputs", self.x, (n, *self.net.input_shape))
+        for name in ("y", "weights"):
+            check_part(name, getattr(self, name), (n, *self.y.shape[1:2]))
+        if self.sample_weight is not None:
+            check_part("sample_weight", self.sample_weight, (n,), above=0.0)
+        for name in ("inverse", "prior"):
+            part = getattr(self, name)
+            if isinstance(part, Sized) and len(part) != n:
+                raise ValueError(f"{n} training inputs have the {name} of {len(part)}.")
+        if (self.prior is None) != self.law.is_posterior or not 0 <= self.noise_std < float("inf"):
+            raise ValueError("the law has not the parts that it needs.")
 
     @property
     def target_var(self) -> float | NDArray[Any]:
@@ -153,9 +168,9 @@ class ExactLaw:
             jitter=jitter,
         )
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the law into a directory, for `ntkgp.load`: safetensors and JSON."""
-        save(self, directory)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the law into one file, safetensors, for `ntkgp.load`."""
+        save(self, path)
 
     def _inputs(self, x: ArrayLike) -> NDArray[Any]:
         return check_inputs("x", x, self.net.input_shape, np.float64)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from ntkgp.core.arrays import check_part
 from ntkgp.core.memory import require
 from ntkgp.core.storage import storable
 from ntkgp.kernels.features import Features
@@ -128,6 +129,17 @@ class Posterior:
     """Training inputs, where the factor is in functions."""
     root: NDArray[Any] | None = None
     """L of each, (n, c, c)."""
+
+    def __check_stored__(self) -> None:
+        side = len(self.factor)
+        check_part("the factor", self.factor, (side, side))
+        check_part("the solution", self.solution, (side,))
+        if (self.x is None) != (self.root is None) or not 0 < self.scale < float("inf"):
+            raise ValueError("the posterior has not the parts that it needs.")
+        if self.x is not None and self.root is not None:
+            outputs = side // max(1, len(self.x))
+            check_part("training inputs", self.x, self.x.shape)
+            check_part("roots", self.root, (len(self.x), outputs, outputs))
 
     @classmethod
     def of(cls, gram: Gram, scale: float, x: NDArray[Any], root: NDArray[Any]) -> "Posterior":

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ntkgp.core.arrays import check_counts, check_inputs
+from ntkgp.core.arrays import check_counts, check_inputs, check_part
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.memory import require_covariance
 from ntkgp.core.search import minimise
@@ -62,6 +62,16 @@ class Linearised:
             f"<Linearised in {part} ({self.features.count:,}), {self.likelihood}, {self.rows:,} "
             f"row{'s' * (self.rows > 1)}, scale {self.scale:.4g}{noise}>"
         )
+
+    def __check_stored__(self) -> None:
+        outputs, x = self.features.outputs, self.posterior.x
+        check_part("observation_std", self.observation_std, (outputs,))
+        inputs = None if x is None else x.shape[1:]
+        side = self.features.count if x is None else outputs * len(x)
+        if side != len(self.posterior.factor) or inputs not in (None, self.features.net.input_shape):
+            raise ValueError("the posterior is not one of this network.")
+        if self.likelihood not in LIKELIHOODS:
+            raise ValueError(f"there is no likelihood {self.likelihood!r}.")
 
     @property
     def scale(self) -> float:
@@ -121,12 +131,12 @@ class Linearised:
             total += special.softmax(mean + noise, axis=1)
         return total / n_samples
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write it into a directory, for `ntkgp.load`: safetensors and JSON.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it into one file, safetensors, for `ntkgp.load`.
 
         The code of an adapted network is not in the file: give `load` the same network again.
         """
-        save(self, directory)
+        save(self, path)
 
     def _inputs(self, x: ArrayLike) -> NDArray[Any]:
         return check_inputs("x", x, self.features.net.input_shape, np.float64)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ntkgp.core.arrays import check_counts
+from ntkgp.core.arrays import check_counts, check_part
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.storage import storable
 from ntkgp.core.threads import one_blas_thread
@@ -39,6 +39,12 @@ class UncertainPrior:
     low: NDArray[Any] = field(repr=False)
     high: NDArray[Any] = field(repr=False)
     """(scales,): the bounds that draws are kept within."""
+
+    def __check_stored__(self) -> None:
+        scales = len(Hyperparameters(self.net, 1.0, {}).start) - 1
+        check_part("roots", self.root, (scales, *self.root.shape[1:2]))
+        for name in ("low", "high"):
+            check_part(name, getattr(self, name), (scales,))
 
     def draw(
         self, members: int | np.integer[Any] | Iterable[int], seed: int = 0
