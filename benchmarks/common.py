@@ -119,6 +119,7 @@ def in_new_process(
 
 def write(name: str, rows: Rows, sizes: Any, out: Path) -> None:
     """Print the table, and write NAME.json."""
+    from ntkgp.core.files import replacing
     from ntkgp.experiments import results
 
     print(f"{name}\n{table(rows)}\n")
@@ -128,8 +129,8 @@ def write(name: str, rows: Rows, sizes: Any, out: Path) -> None:
         "cores": os.cpu_count(),
     }
     contents |= {"sizes": asdict(sizes), "rows": rows}
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.json").write_text(json.dumps(contents, indent=1) + "\n")
+    with replacing(out / f"{name}.json") as file:
+        file.write((json.dumps(contents, indent=1) + "\n").encode())
 
 
 def table(rows: Rows) -> str:

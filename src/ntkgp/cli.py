@@ -14,7 +14,9 @@ from typing import Any
 import jax
 
 import ntkgp
+from ntkgp.core.compilation import NoDevice
 from ntkgp.core.memory import NotEnoughMemory
+from ntkgp.core.progress import printable
 from ntkgp.data import commands as data_commands
 from ntkgp.experiments import reports
 from ntkgp.experiments.catalogue import EXPERIMENTS
@@ -22,7 +24,7 @@ from ntkgp.experiments.experiment import run
 from ntkgp.playground import command as playground_command
 from ntkgp.report.page import write_page
 
-EXPECTED = (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory, FloatingPointError)
+EXPECTED = (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory, FloatingPointError, NoDevice)
 """Errors about the user's input, files or machine, whose message says enough."""
 HEADING = "Bayesian Deep Ensembles via the Neural Tangent Kernel: what was reproduced"
 
@@ -36,9 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except EXPECTED as error:
-        print(f"ntkgp: {error}", file=sys.stderr)
+        print(printable(f"ntkgp: {error}"), file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if type(interrupt) is not KeyboardInterrupt:  # another signal, for `ntkgp_command`
+            raise
         print("ntkgp: interrupted; run the same command again to continue.", file=sys.stderr)
         return 130
 

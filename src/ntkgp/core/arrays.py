@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from math import ceil
+from operator import index
 from typing import Any
 
 import jax
@@ -9,6 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ntkgp.core.typing import Shape
+
+LARGEST = 1e15
+"""Of standard deviations: squares, and sums of them, stay finite in float32."""
 
 
 def precision(dtype: DTypeLike) -> AbstractContextManager[Any]:
@@ -72,6 +76,39 @@ def check_part(name: str, array: Any, shape: Shape, *, above: float | None = Non
         )
     if above is not None and not np.all(values > above):
         raise ValueError(f"{name} must be above {above:g}; the least is {values.min():g}.")
+
+
+def check_number(
+    name: str, value: Any, above: float = -1.0, most: float = LARGEST
+) -> float:
+    """A number ≥ 0, or above another one, whose square is finite; else an error that names it.
+
+    >>> check_number("noise_std", "0.1")
+    Traceback (most recent call last):
+    TypeError: noise_std must be a number; got '0.1'.
+    """
+    is_number = isinstance(value, (int, float, np.number)) or getattr(value, "shape", None) == ()
+    if not is_number or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    number = float(value)
+    if not 0 <= number <= most or not number > above:
+        least = f"> {above:g}" if above >= 0 else "≥ 0"
+        raise ValueError(
+            f"{name} must be a finite number {least} and at most {most:g}, so that its square is "
+            f"finite; got {value!r}. Standardise the data."
+        )
+    return number
+
+
+def check_seed(seed: Any) -> int:
+    """A seed that JAX can tell from all others, or an error."""
+    try:
+        number = index(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1; got {seed!r}.")
+    return number
 
 
 def check_counts(least: int = 1, **counts: int) -> dict[str, int]:

@@ -1,17 +1,23 @@
 """Compiled programs kept on disk, so that a new process need not compile them again."""
 
+import gc
 import os
 from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.monitoring
 
 from ntkgp.core.files import cache_dir
+from ntkgp.core.memory import resident_bytes
 
 _MOST_BYTES = 2**30
 _MOST_MAPS = 40_000
+_MOST_GROWTH = 2**29
+_FEW_PROGRAMS = 100
 _OFF = "off"
 _LOOK_EVERY = 8
 _calls = count()
@@ -51,11 +57,53 @@ def keep_compiled(directory: str | os.PathLike[str] | None = None) -> Path:
     return chosen
 
 
+class NoDevice(RuntimeError):
+    """JAX was told to use a device that is not there."""
+
+
 def before_compiling() -> None:
     """What every entry to the library calls before it may compile something."""
+    _check_devices()
     _keep_by_default()
     if next(_calls) % _LOOK_EVERY == 0:
         _drop_programs_above(_MOST_MAPS)
+    _programs.bound(_MOST_GROWTH)
+
+
+@cache
+def _check_devices() -> None:
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        raise NoDevice(
+            f"JAX cannot use the devices that it was told to, JAX_PLATFORMS={jax.config.jax_platforms!r}: "
+            f"{error}. Unset that variable, or install JAX for such a device."
+        ) from error
+
+
+class _Programs:
+    """The programs compiled since they were last forgotten, and the memory that the process had then.
+
+    JAX keeps every program that it compiles, some megabytes each, as long as its function lives. Other
+    lengths of data or other options compile others, so a process that tries many would grow for ever.
+    """
+
+    def __init__(self) -> None:
+        self.compiled, self.resident = 0, resident_bytes()
+        jax.monitoring.register_event_duration_secs_listener(self._count)
+
+    def _count(self, event: str, seconds: float, **_: Any) -> None:
+        self.compiled += event == "/jax/core/compile/backend_compile_duration"
+
+    def bound(self, most_growth: int) -> None:
+        """Forget all programs if there are many and the process has grown; most come back from disk."""
+        if self.compiled < _FEW_PROGRAMS or self.resident is None:
+            return
+        grown = (resident_bytes() or 0) - self.resident
+        if grown > most_growth:
+            jax.clear_caches()
+            gc.collect()
+            self.compiled, self.resident = 0, resident_bytes()
 
 
 @cache
@@ -79,6 +127,9 @@ def _drop_programs_above(most_maps: int) -> None:
         return
     if taken > most_maps:
         jax.clear_caches()
+
+
+_programs = _Programs()
 
 
 def _look_again() -> None:

@@ -31,7 +31,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     _remove_abandoned(path)
     try:
         with _partial(path) as (partial, descriptor):
-            with os.fdopen(descriptor, "w+b") as file:
+            with open(partial, "w+b", opener=lambda *_: descriptor) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

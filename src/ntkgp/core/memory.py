@@ -44,6 +44,15 @@ def peak_bytes() -> int | None:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def resident_bytes() -> int | None:
+    """This process's memory now; None where the platform does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def gib(n_bytes: int) -> str:
     """A number of bytes for people.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ntkgp.core.files import cache_dir
+from ntkgp.core.progress import printable
 from ntkgp.data.cache import Unreadable
 from ntkgp.data.sets import SETS, cached, check, get
 from ntkgp.data.stored import BuiltIn
@@ -27,7 +28,14 @@ def add_to(commands: Any) -> None:
         metavar="PATH",
         help="folder or file with the original public files; without it, they are downloaded",
     )
-    getting.set_defaults(command=lambda options: show(get_set(options.name, options.source)))
+    getting.add_argument(
+        "--as-is",
+        action="store_true",
+        help="take files that differ from the public ones, which are refused otherwise",
+    )
+    getting.set_defaults(
+        command=lambda options: show(get_set(options.name, options.source, options.as_is))
+    )
 
     checking = actions.add_parser(
         "check", help="compare cached data sets with what is known of them"
@@ -38,7 +46,7 @@ def add_to(commands: Any) -> None:
 
 def show(lines: Iterator[str]) -> None:
     for line in lines:
-        print(line, flush=True)
+        print(printable(line), flush=True)
 
 
 def list_sets() -> Iterator[str]:
@@ -55,10 +63,11 @@ def list_sets() -> Iterator[str]:
         yield f"{name:{width}}  {state}"
 
 
-def get_set(name: str, source: Path | None) -> Iterator[str]:
-    path = get(name, source)
+def get_set(name: str, source: Path | None, as_is: bool = False) -> Iterator[str]:
+    path = get(name, source, as_is=as_is)
     yield f"{name}: {path}, {path.stat().st_size / 1e6:.1f} MB"
-    yield from check_sets([name])
+    if not as_is:
+        yield from check_sets([name])
 
 
 def check_sets(names: list[str]) -> Iterator[str]:

@@ -1,12 +1,10 @@
 """Fetching public files by checksum, with a progress bar."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ntkgp.data.stored import Download
 
-
-def fetch(downloads: Sequence[Download], folder: Path) -> None:
+def fetch(urls: Sequence[str], digests: Mapping[str, Sequence[str]], folder: Path) -> None:
     """Put every file into the folder under its own name, unless it is there already.
 
     A file counts as there, or as fetched, only with the right checksum.
@@ -15,11 +13,10 @@ def fetch(downloads: Sequence[Download], folder: Path) -> None:
         import pooch
     except ModuleNotFoundError:
         raise ModuleNotFoundError("downloading needs pooch: pip install 'ntkgp[data]'") from None
-    for url, checksum in downloads:
+    for url in urls:
+        name = url.rpartition("/")[2]
         try:
-            pooch.retrieve(
-                url, checksum, fname=url.rpartition("/")[2], path=folder, progressbar=True
-            )
+            pooch.retrieve(url, digests[name][0], fname=name, path=folder, progressbar=True)
         except (OSError, ValueError) as error:  # no connection, not found; another checksum
             offline = type(error).__name__ == "ConnectionError"  # its own message is obscure
             reason = "no connection" if offline else error

@@ -2,12 +2,12 @@
 
 import bz2
 import csv
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count, islice
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ PER_MONTH = (
     627_931, 612_279, 540_908, 556_205, 523_272, 544_958,
 )  # fmt: skip
 _BLOCK = 100_000
+_MOST_ROWS, _MOST_CHARACTERS = 8_000_000, 10_000  # 7 million rows, the longest of some 120 characters
 
 FEATURES = (
     "plane_age",
@@ -90,16 +91,16 @@ def make(source: Path, say: Say) -> Arrays:
 
 def read_plane_years(path: Path) -> dict[str, float]:
     """Year of manufacture by tail number, for those planes that have one."""
-    with originals.in_words(path), opened(path) as text:
-        rows = csv.DictReader(text)
+    with originals.in_words(path), opened(path) as lines:
+        rows = csv.DictReader(lines)
         years = {row["tailnum"]: row["year"] or "" for row in rows}  # some rows are cut short
     return {tail: float(year) for tail, year in years.items() if year.isdecimal() and int(year)}
 
 
 def read_csv(path: Path, years: dict[str, float]) -> Arrays:
-    with originals.in_words(path), opened(path) as text:
-        rows = csv.reader(text)
-        header = next(rows)
+    with originals.in_words(path), opened(path) as lines:
+        rows = csv.reader(lines)
+        header = next(rows, [])
         pick = itemgetter(*(header.index(name) for name in FROM_CSV.values()))
         blocks = []
         while block := [pick(row) for row in islice(rows, _BLOCK)]:
@@ -121,11 +122,25 @@ def numbers(columns: Iterator[Sequence[str]], years: dict[str, float]) -> Arrays
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[io.TextIOBase]:
-    """A file of text, packed by bzip2 or not; every byte is a character of Latin-1."""
+def opened(path: Path) -> Iterator[Iterator[str]]:
+    """The lines of a text, packed by bzip2 or not; every byte is a character of Latin-1."""
     opener = bz2.open if path.suffix == ".bz2" else open
     with opener(path, "rt", encoding="latin-1", newline="") as text:
-        yield text
+        yield bounded_lines(text)
+
+
+def bounded_lines(text: Any) -> Iterator[str]:
+    """Each line, or an error where one is too long, or there are too many, to be a table's."""
+    for number in count():
+        line = text.readline(_MOST_CHARACTERS + 1)
+        if not line:
+            return
+        if len(line) > _MOST_CHARACTERS or number > _MOST_ROWS:
+            raise ValueError(
+                f"line {number + 1:,} has more than {_MOST_CHARACTERS:,} characters, or there are more "
+                f"than {_MOST_ROWS:,} lines"
+            )
+        yield line
 
 
 def read(path: Path, name: str) -> Dataset:
@@ -144,11 +159,31 @@ def read_parquet(path: Path) -> Arrays:
             "does not: ntkgp data get flights2008 --from FOLDER"
         ) from None
     try:
-        table = parquet.read_table(path, columns=list(FROM_CSV))
+        with parquet.ParquetFile(path) as file:
+            check_parquet(file)
+            table = file.read(columns=list(FROM_CSV), use_threads=False)
         arrays = {name: table[name].to_numpy().astype(np.float32) for name in FROM_CSV}
     except Exception as error:  # PyArrow's own classes, KeyError, TypeError
         raise Unreadable(f"{path} is damaged or no file of ntkgp's: {error}.") from error
     return arrays
+
+
+def check_parquet(file: Any) -> None:
+    """Refuse tables that are too long, or of other than numbers, by what the file says of itself."""
+    described, schema = file.metadata, file.schema_arrow
+    if not 0 <= described.num_rows <= _MOST_ROWS or described.num_row_groups > 1_000:
+        raise ValueError(f"it has {described.num_rows:,} rows in {described.num_row_groups:,} groups")
+    for name in FROM_CSV:
+        kind = str(schema.field(name).type)
+        if not kind.removeprefix("u").startswith(("int", "float", "double")):
+            raise ValueError(f"{name} is of type {kind[:40]}, and must be numbers")
+    sizes = (
+        described.row_group(i).column(j).total_uncompressed_size
+        for i in range(described.num_row_groups)
+        for j in range(described.num_columns)
+    )
+    if sum(sizes) > cache.MOST_BYTES:
+        raise ValueError(f"it unpacks to more than {cache.MOST_BYTES:,} bytes")
 
 
 def facts(data: Dataset) -> Iterator[Fact]:

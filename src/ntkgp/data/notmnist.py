@@ -1,6 +1,7 @@
 """NotMNIST: the letters A to J in 28 × 28 pixels, from fonts of all kinds (Bulatov, 2011)."""
 
 import io
+import struct
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -12,13 +13,16 @@ from ntkgp.data import originals
 from ntkgp.data.cache import Arrays
 from ntkgp.data.dataset import Dataset
 from ntkgp.data.images import image_forms, read_images
-from ntkgp.data.stored import Download, Fact, Say, Stored
+from ntkgp.data.stored import Fact, Say, Stored
 
 FORMS = image_forms(28, 28, parts=("test",))
 LETTERS = "ABCDEFGHIJ"
 PER_LETTER = 1_000
 ARCHIVE = "notMNIST_small.tar.gz"
-URL = f"http://yaroslavvb.com/upload/notMNIST/{ARCHIVE}"
+URL = f"https://commondatastorage.googleapis.com/books1000/{ARCHIVE}"
+SIZE = (28, 28)
+MOST_BYTES = 2**20
+"""Of one image; the largest has 1,500."""
 
 
 def make(source: Path, say: Say) -> Arrays:
@@ -30,8 +34,8 @@ def make(source: Path, say: Say) -> Arrays:
     """
     images: dict[str, dict[str, NDArray[np.uint8]]] = {letter: {} for letter in LETTERS}
     broken = 0
-    for path, content in originals.files(source, ARCHIVE, is_image):
-        image = read_png(content)
+    for path, content in originals.files(source, ARCHIVE, is_image, MOST_BYTES, 2**26):
+        image = read_png(content, path)
         if image is None:
             broken += 1
         else:
@@ -47,18 +51,22 @@ def is_image(path: PurePosixPath) -> bool:
     return not hidden and path.suffix == ".png" and path.parent.name in set(LETTERS)
 
 
-def read_png(content: bytes) -> NDArray[np.uint8] | None:
-    """Grey values, or None for a file that is no image of 28 × 28 pixels."""
+def read_png(content: bytes, path: PurePosixPath) -> NDArray[np.uint8] | None:
+    """Grey values, or None for a file that is no PNG image; of other formats nothing is decoded."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             "reading PNG files needs Pillow: pip install 'ntkgp[data]'"
         ) from None
+    if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR" or len(content) < 24:
+        return None
+    if (size := struct.unpack(">II", content[16:24])) != SIZE:  # before anything is decoded
+        raise ValueError(f"{path} is an image of {size[0]} × {size[1]} pixels; NotMNIST's have 28 × 28.")
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            return np.array(image.convert("L")) if image.size == (28, 28) else None
-    except (OSError, SyntaxError, ValueError):  # what Pillow raises on broken files
+        with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
+            return np.array(image.convert("L")) if image.size == SIZE else None
+    except Exception:  # Pillow has many names for a broken file; the set itself has two
         return None
 
 
@@ -87,5 +95,6 @@ SET = Stored(
     make=make,
     read=partial(read_images, FORMS),
     facts=facts,
-    downloads=(Download(URL, "md5:c9890a473a9769fda4bdf314aaf500dd"),),
+    downloads=(URL,),
+    digests={ARCHIVE: ("md5:c9890a473a9769fda4bdf314aaf500dd",)},
 )

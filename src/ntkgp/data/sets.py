@@ -1,10 +1,25 @@
 """The table of data sets, and what can be done with each: load, get, check."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from ntkgp.core.files import cache_dir
-from ntkgp.data import cache, cifar10, digits, flights, letters, mnist, notmnist, svhn, toy, uci
+from ntkgp.data import (
+    cache,
+    cifar10,
+    digits,
+    flights,
+    letters,
+    mnist,
+    notmnist,
+    originals,
+    svhn,
+    toy,
+    uci,
+)
 from ntkgp.data.dataset import Dataset
 from ntkgp.data.download import fetch
 from ntkgp.data.stored import BuiltIn, Fact, Say, Stored
@@ -42,17 +57,22 @@ def load(name: str, source: str | Path | None = None) -> Dataset:
     return read(name, entry, cached(entry) or get(name, source))
 
 
-def get(name: str, source: str | Path | None = None, *, say: Say = print) -> Path:
+def get(
+    name: str, source: str | Path | None = None, *, as_is: bool = False, say: Say = print
+) -> Path:
     """Put a data set into the cache directory, and return the path of its file.
 
     With `source`, a folder or file, the set is made from the original public files there, even if it
     is cached. Without, it is downloaded unless it is cached, if address and checksum are known.
+
+    Files and arrays are compared with what is known of the public ones before they take the place of a
+    cached set. With `as_is` they are taken as they are, for files that you changed on purpose.
     """
     entry = find(name)
     if isinstance(entry, BuiltIn):
         raise ValueError(f"{name} needs no file: it {entry.where}.")
     if source is not None:
-        return make(name, entry, Path(source).expanduser(), say)
+        return make(name, entry, Path(source).expanduser(), say, as_is)
     if there := cached(entry):
         return there
     if not entry.downloads:
@@ -62,7 +82,7 @@ def get(name: str, source: str | Path | None = None, *, say: Say = print) -> Pat
         )
     folder = cache_dir() / f"{entry.files[0]}.downloads"
     try:
-        fetch(entry.downloads, folder)
+        fetch(entry.downloads, entry.digests, folder)
     except (OSError, ModuleNotFoundError) as error:
         raise type(error)(
             f"{name} is not in {cache_dir()}: {error}. Or put it there by hand. "
@@ -73,8 +93,11 @@ def get(name: str, source: str | Path | None = None, *, say: Say = print) -> Pat
     return path
 
 
-def make(name: str, entry: Stored, source: Path, say: Say) -> Path:
+def make(name: str, entry: Stored, source: Path, say: Say, as_is: bool = False) -> Path:
     """Write a set's file into the cache directory, from the original files at `source`."""
+    if not as_is:
+        with _or_as_is(name):
+            originals.check_digests(source, entry.digests)
     try:
         arrays = entry.make(source, say)
     except FileNotFoundError as error:
@@ -82,8 +105,30 @@ def make(name: str, entry: Stored, source: Path, say: Say) -> Path:
     if reason := cache.misfit(arrays, entry.forms):
         raise ValueError(f"the files in {source} are not those of {name}: {reason}.")
     path = cache_dir() / entry.files[0]
-    cache.write(path, arrays)
+    with _or_as_is(name):
+        cache.write(path, arrays, (lambda _: None) if as_is else partial(_check_facts, name, entry))
     return path
+
+
+@contextmanager
+def _or_as_is(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(
+            f"{error} Nothing was replaced. If you changed the files on purpose, take them as they are: "
+            f"ntkgp data get {name} --from PATH --as-is"
+        ) from error
+
+
+def _check_facts(name: str, entry: Stored, path: Path) -> None:
+    """Refuse a file that is not as its set, or one of the sets that share it, is known."""
+    names = [other for other, shared in SETS.items() if shared is entry] or [name]
+    for each in names:
+        wrong = [fact for fact in entry.facts(entry.read(path, each)) if not fact.holds]
+        if wrong:
+            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            raise ValueError(f"{each} is not as the public set is known: {wrong[0]}{more}.")
 
 
 def cached(entry: Stored) -> Path | None:

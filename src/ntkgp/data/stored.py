@@ -1,7 +1,7 @@
 """What it takes to add a data set: the two kinds of entry in the table of sets."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,14 +10,6 @@ from ntkgp.data.dataset import Dataset
 
 Say = Callable[[str], None]
 """Takes messages, a line at a time: `print`, or the `append` of a test's list."""
-
-
-class Download(NamedTuple):
-    """A public file and its checksum."""
-
-    url: str
-    checksum: str
-    """Such as "md5:...", as the publisher, or many users of the file, give it."""
 
 
 class Fact(NamedTuple):
@@ -55,8 +47,11 @@ class Stored:
     """The set of that name, from the cached file."""
     facts: Callable[[Dataset], Iterable[Fact]]
     """What is known of the set."""
-    downloads: tuple[Download, ...] = ()
-    """The public files, where both address and checksum are known."""
+    downloads: tuple[str, ...] = ()
+    """Addresses of the public files; each has digests."""
+    digests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of public files by their names, "sha256:..." first and "md5:...", as the publisher or many users of
+    a file give them."""
 
 
 @dataclass(frozen=True)

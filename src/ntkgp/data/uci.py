@@ -1,5 +1,7 @@
 """Nine UCI regression tables with the 20 random splits, 5 for protein, that papers compare on."""
 
+import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ SHAPES = {  # rows, features, splits
     "wine-quality-red": (1599, 11, 20),
     "yacht": (308, 6, 20),
 }
+_MOST_SPLITS = 1_000
 NAMES = tuple(f"uci/{table}" for table in SHAPES)
 
 
@@ -67,6 +70,10 @@ def read_table(folder: Path) -> Arrays:
         for name in ("index_features", "index_target", "n_splits")
     )
     with originals.in_words(folder):
+        if len(set(features.tolist())) < len(features):
+            raise ValueError("it has a feature twice")
+        if len(count) != 1 or not 1 <= count[0] <= _MOST_SPLITS:
+            raise ValueError(f"it has {count[:3]} splits; 1 to {_MOST_SPLITS} are possible")
         arrays: Arrays = {"x": data[:, features], "y": data[:, target[0]]}
         splits = range(count[0])
     for part in ("train", "test"):
@@ -83,14 +90,22 @@ def checked_rows(numbers: NDArray[np.int64], n: int) -> NDArray[np.uint16]:
 
 
 def read_index(path: Path) -> NDArray[np.int64]:
-    return read_numbers(path).ravel().astype(int)
+    numbers = read_numbers(path).ravel()
+    with originals.in_words(path):
+        if not np.all(np.abs(numbers) < 2**31) or not np.all(numbers == np.round(numbers)):
+            raise ValueError("its numbers are not whole")
+    return numbers.astype(np.int64)
 
 
 def read_numbers(path: Path) -> NDArray[np.float64]:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}, which belongs to the table.")
-    with originals.in_words(path):
-        return np.loadtxt(path, ndmin=2)
+    with originals.in_words(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty file is refused below
+        numbers = np.loadtxt(io.BytesIO(originals.read_whole(path)), ndmin=2)
+        if not numbers.size:
+            raise ValueError("it has no numbers")
+    return numbers
 
 
 def read(path: Path, name: str) -> Dataset:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from operator import index
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ntkgp.core.arrays import check_inputs, check_weights
+from ntkgp.core.arrays import check_inputs, check_number, check_seed, check_weights
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.progress import note
 from ntkgp.ensembles.ensemble import Ensemble
@@ -24,8 +25,17 @@ from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 
 
+MOST_MEMBERS = 100_000
+FAR = 1e3
+"""So many times the size of y away from y, members have learned nothing."""
+
+
 class MemberFailure(UserWarning):
     """Some members' losses became NaN or infinite, and those members were left out."""
+
+
+class FarFromTargets(UserWarning):
+    """Members' predictions at the training rows are nowhere near their targets."""
 
 
 def fit(
@@ -91,12 +101,12 @@ def fit(
     learner = Baselearner(
         net,
         get_method(method),
-        _number("noise_std", noise_std),
-        _number("weight_decay", weight_decay),
+        check_number("noise_std", noise_std),
+        check_number("weight_decay", weight_decay),
         noise,
     ).check()
     problem = _check_problem(learner, x, y, sample_weight, validation)
-    seed = _check_seed(seed)
+    seed = check_seed(seed)
     trainers = _check_trainers(trainer, problem, progress)
     chosen = choose_plan(net, len(indices), plan, members_at_once)
     for each in trainers:
@@ -110,6 +120,7 @@ def fit(
     good = np.isfinite(trained.losses).all(axis=1) & np.isfinite(trained.objectives)
     failed = tuple(i for i, ok in zip(indices, good, strict=True) if not ok)
     _warn_of_failures(failed, len(indices))
+    _warn_if_far(learner, problem.data, trained.objectives[good])
     theta, member, trained = _kept(learner, draws, trained, good)
     return Ensemble(
         learner,
@@ -149,11 +160,34 @@ def _warn_of_failures(failed: tuple[int, ...], n_members: int) -> None:
     warnings.warn(f"{detail} They are left out of the ensemble.", MemberFailure, stacklevel=3)
 
 
+def _warn_if_far(learner: Baselearner, data: Data, objectives: NDArray[Any]) -> None:
+    """Say so if members end far from all targets: training was finite, and led nowhere."""
+    if not learner.noise.least_squares:
+        return
+    y, weight = np.asarray(data.y, np.float64), np.asarray(data.share(), np.float64)[:, None]
+    size = float(np.sqrt(np.sum(weight * y**2) / np.sum(weight) / y.shape[1]))
+    misses = np.sqrt(2 * np.maximum(objectives, 0) / y.shape[1])
+    worst = float(np.max(misses, initial=0.0)) / max(size, float(learner.noise_std), 1e-30)
+    if worst > FAR:
+        warnings.warn(
+            f"training ended {worst:.1g} times the size of y away from y, and is of no use. Lower the "
+            "learning rate, take more steps, or standardise the data.",
+            FarFromTargets,
+            stacklevel=3,
+        )
+
+
 def _check_members(members: Any) -> tuple[int, ...]:
     try:
-        indices = tuple(range(index(members)))
+        indices = tuple(range(min(index(members), MOST_MEMBERS + 1)))
     except TypeError:
-        indices = tuple(members) if isinstance(members, Iterable) else ()
+        given = members if isinstance(members, Iterable) else ()
+        indices = tuple(islice(given, MOST_MEMBERS + 1))
+    if len(indices) > MOST_MEMBERS:
+        raise ValueError(
+            f"members must be at most {MOST_MEMBERS:,}; got {str(members)[:40]}. Errors of an ensemble's "
+            "moments fall as one over the root of their number: a few dozen are the rule."
+        )
     if (
         not indices
         or not all(isinstance(i, int) for i in indices)
@@ -195,22 +229,6 @@ def _check_member_nets(
             f"their scales; got {len(alike)}, {sum(alike)} of them like it."
         )
     return list(nets)
-
-
-def _check_seed(seed: Any) -> int:
-    try:
-        number = index(seed)
-    except TypeError:
-        number = -1
-    if not 0 <= number < 2**32:
-        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1; got {seed!r}.")
-    return number
-
-
-def _number(name: str, value: Any) -> float:
-    if not isinstance(value, (int, float, np.number)) and getattr(value, "shape", None) != ():
-        raise TypeError(f"{name} must be a number; got {value!r}.")
-    return float(value)
 
 
 def _check_problem(

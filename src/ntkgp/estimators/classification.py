@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from ntkgp.core.arrays import check_part
+from ntkgp.core.arrays import check_number, check_part
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.one_hot import best_of, contrasts, one_hot, target_scale
 from ntkgp.estimators.preparation import choose, holdout
@@ -99,6 +99,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         """
         self.prior_ = None
         if self.noise_std is not None:
+            check_number("noise_std", self.noise_std)
             self.zeta_0_ = second_moment(nets[0], rows.x)
             return nets[0], self.noise_std, target_scale(self.zeta_0_, len(self.classes_))
         targets = contrasts(rows.labels, self.class_prior_)

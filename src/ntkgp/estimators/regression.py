@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
-from ntkgp.core.arrays import check_part
+from ntkgp.core.arrays import check_number, check_part
 from ntkgp.core.memory import require_covariance
 from ntkgp.estimators.base import TableEstimator
 from ntkgp.estimators.preparation import choose, seed_of
@@ -110,11 +110,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         """σ of standardised targets, if the user gave it."""
         if self.noise_std is None:
             return None
-        if not 0 < self.noise_std < float("inf"):
-            raise ValueError(
-                "noise_std must be None, to learn it, or a finite number > 0 in the units of y; "
-                f"got {self.noise_std!r}."
-            )
+        check_number("noise_std", self.noise_std, above=0.0, most=1e100)
         if not self.one_target_:
             raise ValueError(
                 "noise_std is one number in the units of one target, and y has several columns: "

@@ -4,9 +4,12 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ntkgp.core.locks import locked
+from ntkgp.core.progress import printable
 from ntkgp.experiments import results as files
 from ntkgp.experiments.results import Mark, Record, Results
 from ntkgp.report.page import Part
@@ -66,6 +69,20 @@ class Experiment:
     """How every preset reads the paper where it is unclear, and where it departs from it."""
 
 
+def _one_at_a_time(run: Callable[..., Path]) -> Callable[..., Path]:
+    """Let one process at a time write the results of an experiment into a directory."""
+
+    @wraps(run)
+    def locked_run(experiment: Experiment, config: Any, out: Path, **options: Any) -> Path:
+        out = Path(out)
+        out.mkdir(parents=True, exist_ok=True)
+        with locked(out / f".{experiment.name}.lock", f"{experiment.name}.json in {out}"):
+            return run(experiment, config, out, **options)
+
+    return locked_run
+
+
+@_one_at_a_time
 def run(
     experiment: Experiment,
     config: Any,
@@ -165,13 +182,18 @@ def report(experiment: Experiment, path: Path) -> Part:
         section = experiment.report(results)
     except KeyError as error:
         raise ValueError(
-            f"{path} lacks {error} in its runs: another version of ntkgp wrote it, or it was not "
-            "written whole. Run the experiment again, into another directory."
+            f"{path} lacks {printable(str(error))} in its runs: another version of ntkgp wrote it, or it "
+            "was not written whole. Run the experiment again, into another directory."
+        ) from error
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise ValueError(
+            f"{path} cannot be drawn, because its runs are not those of its experiment: "
+            f"{printable(str(error))}. Run the experiment again, into another directory."
         ) from error
     made_by = results["versions"] | results.get("machine", {})
     return Part(
         experiment.title,
-        path.name,
+        printable(path.name),
         path.stem,
         section,
         experiment.readings,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 
+from ntkgp.core.progress import printable
 from ntkgp.experiments.experiment import Experiment, report
 from ntkgp.experiments.results import load
 from ntkgp.report.page import Part
@@ -30,7 +31,7 @@ def read(
             try:
                 parts[file.resolve()] = _part(file, experiments)
             except (ValueError, OSError) as error:
-                (skipped if folder else bad).append(str(error))
+                (skipped if folder else bad).append(printable(str(error)))
     if bad:
         raise ValueError(" ".join(bad))
     if not parts:
@@ -53,7 +54,7 @@ def _may_be_json(path: Path) -> bool:
 def _part(path: Path, experiments: Mapping[str, Experiment]) -> Part:
     name = load(path)["experiment"]
     if name not in experiments:
-        raise ValueError(f"{path} is of an experiment unknown here: {name!r}.")
+        raise ValueError(f"{path} is of an experiment unknown here: {name[:80]!r}.")
     try:
         return report(experiments[name], path)
     except ModuleNotFoundError as error:

@@ -1,10 +1,11 @@
 """Results files: one JSON file for each run of an experiment, with what made it."""
 
+import hashlib
 import json
 import math
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import jax
 from numpy.typing import NDArray
 
 from ntkgp.core.files import replacing
+from ntkgp.core.progress import printable
 
 Mark = dict[str, Any]
 """Identifies one run of an experiment: its method, its seed and the like."""
@@ -20,8 +22,10 @@ Record = dict[str, Any]
 """What a run found."""
 Results = dict[str, Any]
 """A results file: configuration, versions, axes and the records of all runs."""
-NEEDED = {"experiment": str, "config": dict, "versions": dict, "runs": list}
+NEEDED = {"experiment": str, "config": dict, "versions": dict, "runs": list, "sha256": str}
 """What every results file has."""
+MOST_BYTES = 2**25
+"""Of a results file; the largest of the paper's experiments has half a million."""
 
 
 def versions() -> dict[str, str]:
@@ -43,16 +47,19 @@ def machine() -> dict[str, Any]:
 
 
 def save(path: Path, results: Results) -> None:
-    """Write a results file."""
+    """Write a results file, its checksum first."""
     with replacing(path) as file:
-        file.write((json.dumps(results, allow_nan=False) + "\n").encode())
+        signed = {"sha256": _digest(results)} | results
+        file.write((json.dumps(signed, allow_nan=False) + "\n").encode())
 
 
 def load(path: Path) -> Results:
     """Read a results file, or say what is wrong with it."""
     try:
-        results = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+        results = json.loads(path.read_bytes(), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is not a results file ({error}). If it was one, it is damaged: run the experiment "
             "again, into another directory."
@@ -63,7 +70,48 @@ def load(path: Path) -> Results:
         raise ValueError(
             f"{path} is not a results file of ntkgp: it needs the entries {', '.join(NEEDED)}."
         )
+    if results.pop("sha256") != _digest(results):
+        raise ValueError(
+            f"{path} is damaged, or was changed after it was written: its checksum does not match. Run "
+            "the experiment again, into another directory."
+        )
+    if reason := _oddity(results):
+        raise ValueError(f"{path} is not a results file of ntkgp: {reason}.")
     return results
+
+
+def _digest(results: Results) -> str:
+    return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"it has {name} for a number")
+
+
+def _oddity(results: Results) -> str | None:
+    """What no results file has, if this one does: other types in a list of runs, control characters."""
+    for name in ("runs", "marks"):
+        entries = results.get(name, [])
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            return f"its {name} are not a list of dictionaries"
+    if not isinstance(results.get("machine", {}), dict):
+        return "its machine is no dictionary"
+    if any(printable(text) != text for text in _texts(results)):
+        return "it has control characters in its words"
+    return None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All words of a value, at any depth."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
 
 
 def wanted(results: Results) -> Results:

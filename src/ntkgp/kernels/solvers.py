@@ -13,7 +13,7 @@ from ntkgp.core.memory import gib, require
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import storable
 from ntkgp.kernels import panels as packed
-from ntkgp.kernels.linalg import Matrix
+from ntkgp.kernels.linalg import Matrix, NotPositiveDefinite
 from ntkgp.kernels.panels import Panels
 from ntkgp.kernels.training_kernel import TrainingKernel
 
@@ -201,7 +201,13 @@ def _nystrom(kernel: TrainingKernel, rank: int) -> NystromInverse:
     columns = kernel.columns(rows)
     own = columns[rows]
     own[np.diag_indices(rank)] += 1e-8 * np.trace(own)  # inputs may coincide
-    root = linalg.cholesky((own + own.T) / 2, lower=True)
+    try:
+        root = linalg.cholesky((own + own.T) / 2, lower=True)
+    except linalg.LinAlgError:
+        raise NotPositiveDefinite(
+            f"the {kernel.which} matrix of {rank} training inputs, which the preconditioner takes, is "
+            "singular. Give a smaller rank, or drop rows that stand twice."
+        ) from None
     features = linalg.solve_triangular(root, columns.T, lower=True).T
     left_out = kernel.diagonal() - kernel.shift - np.sum(features**2, axis=1)
     shifts = np.broadcast_to(kernel.shift, len(kernel)) + max(float(np.mean(left_out)), 0.0)
@@ -235,15 +241,17 @@ class IterativeInverse:
         steps = 0
         while True:  # restart until the true residual is as small as the running one claims
             residual = right - self.matrix.times(solution) if steps else right.copy()
-            open_columns = np.linalg.norm(residual, axis=0) > self.tolerance * size
+            found = np.linalg.norm(residual, axis=0)
+            open_columns = ~(found <= self.tolerance * size)  # NaN is open
             if not open_columns.any():
                 return solution
-            if steps >= self.max_steps:
-                worst = np.max(np.linalg.norm(residual, axis=0)[size > 0] / size[size > 0])
+            if steps >= self.max_steps or not np.isfinite(found).all():
+                worst = np.max(found[open_columns] / size[open_columns])
                 raise NotConverged(
                     f"conjugate gradients reached {steps} steps with a relative residual of "
                     f"{worst:.1g}, above the tolerance of {self.tolerance:g}. Give a larger "
-                    "max_steps or rank, a larger noise_std, or a larger tolerance."
+                    "max_steps or rank, a larger noise_std, or a larger tolerance; or drop rows that "
+                    "stand twice."
                 )
             correction, taken = self._descend(residual[:, open_columns], size[open_columns], steps)
             solution[:, open_columns] += correction
@@ -258,11 +266,15 @@ class IterativeInverse:
             new = np.sum(residual * z, axis=0)
             direction = z + (new / old) * direction if step else z
             product = self.matrix.times(direction)
-            length = new / np.maximum(np.sum(direction * product, axis=0), np.finfo(float).tiny)
+            curvature = np.sum(direction * product, axis=0)
+            # A nearly singular matrix has curvatures that rounding made 0 or less: these columns stop.
+            goes_on = (curvature > np.finfo(float).tiny) & (new > 0)
+            length = np.divide(new, curvature, out=np.zeros_like(new), where=goes_on)
             solution += length * direction
             residual = residual - length * product
             old = np.maximum(new, np.finfo(float).tiny)
-            if np.all(np.linalg.norm(residual, axis=0) <= 0.5 * self.tolerance * size):
+            done = np.linalg.norm(residual, axis=0) <= 0.5 * self.tolerance * size
+            if np.all(done | ~goes_on):
                 return solution, step + 1
         return solution, self.max_steps - steps
 

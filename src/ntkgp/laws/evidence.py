@@ -10,7 +10,7 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy import linalg
 
-from ntkgp.core.arrays import precision
+from ntkgp.core.arrays import check_seed, precision
 from ntkgp.core.search import minimise
 from ntkgp.core.typing import Part
 from ntkgp.kernels.matrices import Which, is_traced, kernel_matrix
@@ -172,7 +172,7 @@ def training_kernel(net: Network, x: NDArray[Any], which: Which, seed: int = 0) 
     inputs = jnp.asarray(x, jnp.float32)
     part: Part = "all" if which == "ntk" else "readout"
     gram = jax.jit(lambda key: net.tangent_gram(net.init(key), inputs, part))
-    keys = jax.random.split(jax.random.key(seed), _DRAWS)
+    keys = jax.random.split(jax.random.key(check_seed(seed)), _DRAWS)
     grams = [np.asarray(gram(key), np.float64) for key in keys]
     step = net.output_dim
     return np.mean(grams, axis=0)[::step, ::step]

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ntkgp.core.arrays import check_inputs, check_part, check_weights
+from ntkgp.core.arrays import check_inputs, check_number, check_part, check_weights
 from ntkgp.core.memory import require_covariance
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import save, storable
 from ntkgp.kernels import linalg
+from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.kernels.matrices import kernel_matrices, kernel_matrix
 from ntkgp.kernels.panels import Panels, n_entries
 from ntkgp.kernels.solvers import Cholesky, Inverse, Solver, check_memory
@@ -242,10 +243,8 @@ def condition(
         raise TypeError(
             f"solver must be a Solver, such as ntkgp.Cholesky() or one of your own; got {solver!r}."
         )
-    if not 0 <= noise_std < float("inf") or not 0 <= jitter < float("inf"):
-        raise ValueError(
-            f"noise_std and jitter must be finite numbers ≥ 0; got {noise_std!r} and {jitter!r}."
-        )
+    check_number("noise_std", noise_std)
+    check_number("jitter", jitter)
     row = get_law(law)
     # Copies: what the caller later does to the arrays must not reach the law.
     inputs = np.array(check_inputs("x", x, net.input_shape, np.float64))
@@ -256,6 +255,12 @@ def condition(
     weight = check_weights(sample_weight, n)
     target_var = _over(noise_std**2, weight) if row.noisy else 0.0
     inverse = solver(TrainingKernel(net, inputs, row.trained, target_var + jitter), progress)
+    weights = inverse.solve(targets)
+    if not np.isfinite(weights).all():
+        raise NotPositiveDefinite(
+            f"{solver!r} gave NaN or infinite numbers for (T + σ²I)⁻¹ y. Give a larger noise_std or "
+            "jitter, or drop rows that stand twice."
+        )
     prior: TrainingKernel | Panels | None = None
     if not row.is_posterior:
         prior = TrainingKernel(net, inputs, row.prior, target_var)
@@ -268,7 +273,7 @@ def condition(
         y=targets,
         inverse=inverse,
         prior=prior,
-        weights=inverse.solve(targets),
+        weights=weights,
         sample_weight=weight,
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
-from ntkgp.core.arrays import check_counts, check_inputs, check_weights
+from ntkgp.core.arrays import check_counts, check_inputs, check_number, check_weights
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import storable
@@ -149,8 +149,8 @@ def space_of(
 ) -> Hyperparameters:
     """The scales of a network and its noise, with `PRIORS` or those that replace them."""
     priors = dict(priors or {})
-    if noise_std is not None and not 0 < noise_std < float("inf"):
-        raise ValueError(f"noise_std must be None or a finite number > 0; got {noise_std!r}.")
+    if noise_std is not None:
+        check_number("noise_std", noise_std, above=0.0)
     first = PRIORS["noise_std"].median or 0.1
     if noise_std is not None:
         first, priors = float(noise_std), priors | {"noise_std": None}
