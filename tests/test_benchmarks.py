@@ -186,3 +186,16 @@ def assert_drawn(name, out):
 def assert_finite_table(printed):
     assert "|" in printed
     assert not re.search(r"\b(nan|inf)\b", printed)
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        ("fuzz", ["--files", "25", "--loaders", "svhn", "cifar10", "cached", "mnist"]),
+        ("saves", ["--tiny"]),
+    ],
+)
+def test_attacks_on_files_run_and_find_nothing(script, options):
+    command = [sys.executable, str(FOLDER / "faults" / f"{script}.py"), *options]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr

@@ -231,3 +231,37 @@ def test_widths_run_and_report(tmp_path, capsys):
     assert (tmp_path / "widths.png").stat().st_size > 1000
     assert len(results.load(tmp_path / "widths.json")["runs"]) == 4
     capsys.readouterr()
+
+
+# Signals
+
+
+@pytest.mark.parametrize("wait", [0.3, None], ids=["while importing", "while running"])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "ended by SIGTERM"),
+        (signal.SIGHUP, "SIGHUP"),
+    ],
+)
+def test_signals_end_the_command_in_words(number, words, wait, tmp_path):
+    code = "import sys; sys.argv[0] = 'ntkgp'; print(1, flush=True); import ntkgp_command as c"
+    code += "; sys.exit(c.main())"
+    command = ["reproduce", "toy", "--preset", "paper", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.readline()
+    if wait is not None:
+        time.sleep(wait)
+    else:
+        while not (tmp_path / "toy.json").exists():
+            time.sleep(0.05)
+            assert process.poll() is None
+    process.send_signal(number)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert words in error.decode()
+    assert "run the same command again to continue" in error.decode()
+    assert "Traceback" not in error.decode()

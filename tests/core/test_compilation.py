@@ -73,3 +73,65 @@ def test_programs_are_forgotten_before_the_process_runs_out_of_memory_maps():
     compilation._drop_programs_above(0)
     assert program._cache_size() == 0
     assert compilation._MOST_MAPS < 65_530 - 20_000
+
+
+def test_programs_are_forgotten_if_there_are_many_and_the_process_has_grown(monkeypatch):
+    cleared, programs = [], compilation._Programs()
+    memory = iter([10, 10, 100, 110, 40, 45])
+    monkeypatch.setattr(compilation, "resident_bytes", lambda: next(memory))
+    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(1))
+    programs.resident = compilation.resident_bytes()
+    programs.compiled = compilation._FEW_PROGRAMS - 1
+    programs.bound(50)  # few programs: whatever takes memory, it is not they
+    programs.compiled += 1
+    programs.bound(50)  # no growth
+    programs.bound(95)  # not enough of it
+    assert not cleared
+    programs.bound(95)
+    assert cleared == [1]
+    assert (programs.compiled, programs.resident) == (0, 40)
+    programs.compiled = compilation._FEW_PROGRAMS
+    programs.bound(5)
+    assert cleared == [1]
+
+
+def test_compiled_programs_are_counted():
+    before = compilation._programs.compiled
+    jax.jit(lambda x: x * 3.25 + before)(1.0)
+    assert compilation._programs.compiled > before
+
+
+def test_another_learning_rate_compiles_nothing():
+    """The rate is traced, like all other numbers of a trainer."""
+    import numpy as np
+
+    import ntkgp
+    from ntkgp.ensembles.trainers import decaying_adam
+
+    x = np.linspace(-1, 1, 20)[:, None]
+
+    def fit(rate):
+        trainer = decaying_adam(20, rate, min_steps=2, min_epochs=1)
+        return ntkgp.fit(ntkgp.mlp(1, width=3, depth=1), x, x, members=1, trainer=trainer)
+
+    first = fit(1e-3)
+    before = compilation._programs.compiled
+    second = fit(2e-3)
+    assert compilation._programs.compiled == before
+    assert not np.array_equal(first.outputs(x), second.outputs(x))
+
+
+def test_a_device_that_is_not_there_is_named(tmp_path):
+    code = """
+import numpy as np, ntkgp
+try:
+    ntkgp.fit(ntkgp.mlp(1, width=2), np.ones((3, 1)), np.ones(3), members=1)
+except RuntimeError as error:
+    print(error)
+"""
+    environment = dict(os.environ) | {"JAX_PLATFORMS": "cuda"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "JAX_PLATFORMS='cuda'" in found.stdout
+    assert "Unset that variable" in found.stdout

@@ -35,13 +35,18 @@ def test_what_is_written_takes_the_place_of_what_was_there(tmp_path):
     assert names(path.parent) == ["file"]
 
 
+def fail_halfway(path, error):
+    with replacing(path) as file:
+        file.write(b"half of the new")
+        raise error
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_an_error_leaves_what_was_there_and_nothing_else(tmp_path, error):
     path = tmp_path / "file"
     write(path, b"old")
-    with pytest.raises(type(error)) as raised, replacing(path) as file:
-        file.write(b"half of the new")
-        raise error
+    with pytest.raises(type(error)) as raised:
+        fail_halfway(path, error)
     if isinstance(error, OSError):
         assert str(path) in str(raised.value)
     assert path.read_bytes() == b"old"
@@ -54,7 +59,7 @@ def test_a_read_only_directory_is_named_in_the_error(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(tmp_path / ".file.0.partial"))
 
     monkeypatch.setattr(os, "open", refused)
-    with pytest.raises(PermissionError, match="Permission denied: '.*/file'"):
+    with pytest.raises(PermissionError, match=r"Permission denied: '.*/file'"):
         write(tmp_path / "file", b"new")
 
 

@@ -66,7 +66,9 @@ def test_arrays_that_are_not_as_known_replace_nothing(numbers, monkeypatch):
     cached = path.read_bytes()
     monkeypatch.setitem(SETS, "numbers", replace(SETS["numbers"], digests={}))
     numbers.write_bytes(bytes(10))
-    with pytest.raises(ValueError, match=r"not as the public set is known: sum: 0, where 45.*--as-is"):
+    with pytest.raises(
+        ValueError, match=r"not as the public set is known: sum: 0, where 45.*--as-is"
+    ):
         sets.get("numbers", numbers.parent)
     assert path.read_bytes() == cached
     assert [file.name for file in path.parent.iterdir()] == ["numbers.npz"]
@@ -82,7 +84,7 @@ def test_every_table_of_a_file_is_checked(tmp_path, monkeypatch):
 def test_mnist_s_own_digests_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("NTKGP_DATA", str(tmp_path / "cache"))
     write_mnist(tmp_path / "originals")
-    with pytest.raises(ValueError, match="idx3-ubyte.gz is not the published file"):
+    with pytest.raises(ValueError, match=r"idx3-ubyte\.gz is not the published file"):
         sets.get("mnist", tmp_path / "originals")
 
 

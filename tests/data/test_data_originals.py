@@ -27,7 +27,18 @@ from PIL import Image
 from scipy.io import loadmat, savemat
 
 from ntkgp.core.memory import peak_bytes
-from ntkgp.data import Dataset, Split, cifar10, complete_rows, flights, mat, mnist, notmnist, svhn, uci
+from ntkgp.data import (
+    Dataset,
+    Split,
+    cifar10,
+    complete_rows,
+    flights,
+    mat,
+    mnist,
+    notmnist,
+    svhn,
+    uci,
+)
 from ntkgp.data.originals import MOST_UNPACKED, find
 
 
@@ -212,7 +223,10 @@ def test_code_in_a_pickle_is_refused_and_not_run(batches, tmp_path, kind):
     marker = tmp_path / "was-here"
     attack = attacks(f"echo > {marker}")[kind]
     (folder / "data_batch_2").write_bytes(attack)
-    with pytest.raises(ValueError, match=r"data_batch_2 cannot be read: it (asks for \w+\.system|has the ins).*was run"):
+    with pytest.raises(
+        ValueError,
+        match=r"data_batch_2 cannot be read: it (asks for \w+\.system|has the ins).*was run",
+    ):
         cifar10.make(folder, quiet)
     assert not marker.exists()
     pickle.loads(attack)  # the control: Python itself runs it
@@ -380,7 +394,7 @@ def test_a_cut_matlab_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4"])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
 def test_matlab_files_are_read_as_scipy_reads_them(tmp_path, dtype, compressed):
     rng = np.random.default_rng(0)
     arrays = {

@@ -346,7 +346,7 @@ def test_another_set_under_the_name_is_refused(folder, originals):
     with pytest.raises(cache.Unreadable, match=r"notmnist\.npz is not what its name says"):
         load("notmnist")
     (folder / "notmnist.npz").rename(folder / "mnist.npz")
-    with pytest.raises(cache.Unreadable, match="no item named 'x_train.npy' in the archive"):
+    with pytest.raises(cache.Unreadable, match=r"no item named 'x_train\.npy' in the archive"):
         load("mnist")
 
 

@@ -378,8 +378,8 @@ def flip_a_bit(path, where=0.5):
 
 def change_a_number(path):
     data = path.read_bytes()
-    assert data.count(rb'\"jitter\": 1e-06') == 1
-    path.write_bytes(data.replace(rb'\"jitter\": 1e-06', rb'\"jitter\": 2e-06'))
+    assert data.count(rb"\"jitter\": 1e-06") == 1
+    path.write_bytes(data.replace(rb"\"jitter\": 1e-06", rb"\"jitter\": 2e-06"))
 
 
 DAMAGE = {
@@ -565,7 +565,10 @@ CRAFTED = {
     "fields that are a list": (lambda value: value.update(fields=[]), "cannot be read"),
     "array": (first("kind", "tuple", "array"), "cannot be read"),
     "array that is not there": (first("of", "array_1", "array_999"), "unknown array, 'array_999'"),
-    "scaler": (lambda value: fitted_part(value)["x_scaler_"]["fields"].pop("std"), "cannot be read"),
+    "scaler": (
+        lambda value: fitted_part(value)["x_scaler_"]["fields"].pop("std"),
+        "cannot be read",
+    ),
     "parameter": (params(shell="rm"), "cannot be read"),
     "parameter of another type": (params(jitter="much"), "'much' as jitter, which must be float"),
     "method overwritten": (lambda value: fitted_part(value).update(predict=1), "'predict'"),
@@ -584,7 +587,10 @@ CRAFTED = {
         lambda value: law(value).update(noise_std={"kind": "float", "of": "inf"}),
         "has not the parts",
     ),
-    "targets for weights": (lambda value: swap(law(value), "x", "weights"), "cannot be read.*inputs"),
+    "targets for weights": (
+        lambda value: swap(law(value), "x", "weights"),
+        "cannot be read.*inputs",
+    ),
     "no value": (lambda value: value.clear(), "cannot be read"),
     "more rows in the factor": (first("n", 24, 25), "cannot be read.*panels"),
     "panels without end": (first("n", 24, 10**9), "a matrix of 1000000000 rows"),
@@ -659,8 +665,14 @@ def test_crafted_classifiers_are_refused_in_words(tmp_path):
     for edit, words in (
         (params(samples=10**8), "samples is 100,000,000"),
         (lambda value: fitted_part(value).update(kappa_=-1.0), "must be above 0"),
-        (lambda value: fitted_part(value).update(classes_=fitted_part(value)["class_prior_"]), None),
-        (lambda value: swap(fitted_part(value), "class_prior_", "classes_"), "class_prior_ must be"),
+        (
+            lambda value: fitted_part(value).update(classes_=fitted_part(value)["class_prior_"]),
+            None,
+        ),
+        (
+            lambda value: swap(fitted_part(value), "class_prior_", "classes_"),
+            "class_prior_ must be",
+        ),
     ):
         craft(path, edit)
         if words is None:  # numbers for names are as good

@@ -9,6 +9,7 @@ from ntkgp import LAWS, Cholesky, ConjugateGradients, Refined, condition
 from ntkgp.core import memory
 from ntkgp.core.storage import pack, unpack
 from ntkgp.kernels import panels
+from ntkgp.kernels.solvers import IterativeInverse, NystromInverse
 from ntkgp.kernels.training_kernel import TrainingKernel
 
 ARCHITECTURES = architectures(8)
@@ -161,3 +162,59 @@ def test_free_memory_is_known_here_and_within_a_container(tmp_path, monkeypatch)
     assert memory.available_bytes() == 600_000
     (tmp_path / "memory.max").write_text("max\n")
     assert memory.available_bytes() > 2**20
+
+
+# Rows that stand twice, with next to no noise: the matrix is singular up to rounding.
+
+
+def twice(noise_std, solver, n=30):
+    net = ARCHITECTURES["relu"]
+    x = np.repeat(inputs_for(net, n), 2, axis=0)
+    y = np.random.default_rng(3).normal(size=(2 * n, 1))
+    return condition(net, x, y, noise_std=noise_std, solver=solver).predict(x[:3])
+
+
+@pytest.mark.parametrize("noise_std", [1e-8, 1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("solver", [*SOLVERS, "refined, few steps"])
+def test_every_solver_answers_in_numbers_or_in_words(solver, noise_std):
+    chosen = SOLVERS.get(solver, Refined(max_steps=3))
+    try:
+        predicted = twice(noise_std, chosen)
+    except (ntkgp.NotConverged, np.linalg.LinAlgError) as error:
+        assert "noise_std" in str(error) or "stand twice" in str(error)  # noqa: PT017
+        return
+    assert np.isfinite(predicted.mean).all()
+    assert np.isfinite(predicted.epistemic_var).all()
+
+
+def test_a_residual_that_is_no_number_is_not_a_solution():
+    class Broken:
+        def __len__(self):
+            return 3
+
+        def times(self, right):
+            return np.full_like(right, np.nan)
+
+    preconditioner = NystromInverse(np.zeros((3, 1)), np.ones((1, 1)), np.ones((3, 1)))
+    inverse = IterativeInverse(Broken(), preconditioner, 1e-6, 20)
+    with pytest.raises(ntkgp.NotConverged, match="relative residual of nan"):
+        inverse.solve(np.ones((3, 2)))
+
+
+def test_a_solver_of_one_s_own_that_gives_no_numbers_is_refused():
+    class Nothing:
+        def bytes_needed(self, n):
+            return 0
+
+        def __call__(self, kernel, progress):
+            return self
+
+        def solve(self, right):
+            return np.full_like(right, np.nan)
+
+        quadratic = log_det = solve
+
+    net = ARCHITECTURES["relu"]
+    x, y, _ = problem(net)
+    with pytest.raises(np.linalg.LinAlgError, match="gave NaN or infinite numbers"):
+        condition(net, x, y, solver=Nothing())

@@ -78,9 +78,7 @@ def check_part(name: str, array: Any, shape: Shape, *, above: float | None = Non
         raise ValueError(f"{name} must be above {above:g}; the least is {values.min():g}.")
 
 
-def check_number(
-    name: str, value: Any, above: float = -1.0, most: float = LARGEST
-) -> float:
+def check_number(name: str, value: Any, above: float = -1.0, most: float = LARGEST) -> float:
     """A number ≥ 0, or above another one, whose square is finite; else an error that names it.
 
     >>> check_number("noise_std", "0.1")

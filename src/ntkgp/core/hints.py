@@ -10,7 +10,7 @@ import numpy as np
 
 
 def misfit(kind: Any, fields: Mapping[str, Any]) -> str | None:
-    """The first field, or argument, that has not the type that a class or function declares; None if all do.
+    """The first field or argument that has not the type that a class or function declares; else None.
 
     >>> from typing import NamedTuple
     >>> class Box(NamedTuple):

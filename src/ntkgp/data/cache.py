@@ -62,7 +62,9 @@ def _read_arrays(contents: zipfile.ZipFile, forms: Mapping[str, Form], most: int
     if reason := misfit(declared, forms):
         raise _Misfit(reason)
     if (size := sum(array.nbytes for array in declared.values())) > most:
-        raise ValueError(f"its arrays have {size:,} bytes, more than the {most:,} that they may have")
+        raise ValueError(
+            f"its arrays have {size:,} bytes, more than the {most:,} that they may have"
+        )
     arrays = {}
     for name in forms:
         with contents.open(f"{name}.npy") as stream:

@@ -56,7 +56,9 @@ def read_batch(path: Path, content: bytes) -> tuple[NDArray[np.uint8], NDArray[n
         if not isinstance(batch, dict) or not {b"labels", b"data"} <= batch.keys():
             raise ValueError("it has no labels or no data")
         numbers = batch[b"labels"]
-        if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < 10 for n in numbers):
+        if not isinstance(numbers, list) or not all(
+            type(n) is int and 0 <= n < 10 for n in numbers
+        ):
             raise ValueError("its labels are not whole numbers from 0 to 9")
         labels = np.array(numbers, dtype=np.uint8)
         planes = pickles.byte_array(batch[b"data"]).reshape(len(labels), 3, 32, 32)

@@ -37,7 +37,10 @@ PER_MONTH = (
     627_931, 612_279, 540_908, 556_205, 523_272, 544_958,
 )  # fmt: skip
 _BLOCK = 100_000
-_MOST_ROWS, _MOST_CHARACTERS = 8_000_000, 10_000  # 7 million rows, the longest of some 120 characters
+_MOST_ROWS, _MOST_CHARACTERS = (
+    8_000_000,
+    10_000,
+)  # 7 million rows, the longest of some 120 characters
 
 FEATURES = (
     "plane_age",
@@ -172,18 +175,13 @@ def check_parquet(file: Any) -> None:
     """Refuse tables that are too long, or of other than numbers, by what the file says of itself."""
     described, schema = file.metadata, file.schema_arrow
     if not 0 <= described.num_rows <= _MOST_ROWS or described.num_row_groups > 1_000:
-        raise ValueError(f"it has {described.num_rows:,} rows in {described.num_row_groups:,} groups")
+        raise ValueError(
+            f"it has {described.num_rows:,} rows in {described.num_row_groups:,} groups"
+        )
     for name in FROM_CSV:
         kind = str(schema.field(name).type)
         if not kind.removeprefix("u").startswith(("int", "float", "double")):
             raise ValueError(f"{name} is of type {kind[:40]}, and must be numbers")
-    sizes = (
-        described.row_group(i).column(j).total_uncompressed_size
-        for i in range(described.num_row_groups)
-        for j in range(described.num_columns)
-    )
-    if sum(sizes) > cache.MOST_BYTES:
-        raise ValueError(f"it unpacks to more than {cache.MOST_BYTES:,} bytes")
 
 
 def facts(data: Dataset) -> Iterator[Fact]:

@@ -62,7 +62,9 @@ def read_png(content: bytes, path: PurePosixPath) -> NDArray[np.uint8] | None:
     if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR" or len(content) < 24:
         return None
     if (size := struct.unpack(">II", content[16:24])) != SIZE:  # before anything is decoded
-        raise ValueError(f"{path} is an image of {size[0]} × {size[1]} pixels; NotMNIST's have 28 × 28.")
+        raise ValueError(
+            f"{path} is an image of {size[0]} × {size[1]} pixels; NotMNIST's have 28 × 28."
+        )
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
             return np.array(image.convert("L")) if image.size == SIZE else None

@@ -112,17 +112,28 @@ class Ensemble:
     def _check_parts(self) -> None:
         """Refuse what does not fit together."""
         k, method = len(self), self.learner.check().method
-        for name, axes in (("losses", 2), ("validation_losses", 2), ("objectives", 1), ("ended", 1)):
+        for name, axes in (
+            ("losses", 2),
+            ("validation_losses", 2),
+            ("objectives", 1),
+            ("ended", 1),
+        ):
             values = getattr(self, name)
             if values.ndim != axes or len(values) != k:
                 raise ValueError(f"{name} of {k} members has shape {values.shape}.")
         indices = (*self.indices, *self.failed)
-        if not k or len(set(indices)) < len(indices) or not 0 <= min(indices) <= max(indices) < 2**31:
+        if (
+            not k
+            or len(set(indices)) < len(indices)
+            or not 0 <= min(indices) <= max(indices) < 2**31
+        ):
             raise ValueError("its members' indices are not distinct whole numbers ≥ 0.")
         if self.members_at_once is not None and self.members_at_once < 1:
             raise ValueError(f"members_at_once is {self.members_at_once}.")
         needed = {"theta_0": method.needs_init, "theta_tilde": method.needs_tilde}
-        if missing := [n for n, is_needed in needed.items() if is_needed and getattr(self.member, n) is None]:
+        if missing := [
+            n for n, is_needed in needed.items() if is_needed and getattr(self.member, n) is None
+        ]:
             raise ValueError(f"its method needs {', '.join(missing)}, which is missing.")
 
     @property

@@ -24,7 +24,6 @@ from ntkgp.ensembles.training import Trained, check_training, train
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 
-
 MOST_MEMBERS = 100_000
 FAR = 1e3
 """So many times the size of y away from y, members have learned nothing."""

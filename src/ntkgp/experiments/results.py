@@ -48,9 +48,9 @@ def machine() -> dict[str, Any]:
 
 def save(path: Path, results: Results) -> None:
     """Write a results file, its checksum first."""
+    plain = json.loads(json.dumps(results, allow_nan=False))
     with replacing(path) as file:
-        signed = {"sha256": _digest(results)} | results
-        file.write((json.dumps(signed, allow_nan=False) + "\n").encode())
+        file.write((json.dumps({"sha256": _digest(plain)} | plain) + "\n").encode())
 
 
 def load(path: Path) -> Results:

@@ -68,7 +68,10 @@ class Linearised:
         check_part("observation_std", self.observation_std, (outputs,))
         inputs = None if x is None else x.shape[1:]
         side = self.features.count if x is None else outputs * len(x)
-        if side != len(self.posterior.factor) or inputs not in (None, self.features.net.input_shape):
+        if side != len(self.posterior.factor) or inputs not in (
+            None,
+            self.features.net.input_shape,
+        ):
             raise ValueError("the posterior is not one of this network.")
         if self.likelihood not in LIKELIHOODS:
             raise ValueError(f"there is no likelihood {self.likelihood!r}.")

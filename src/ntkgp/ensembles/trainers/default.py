@@ -1,6 +1,6 @@
 """The trainer that `fit` takes if none is given."""
 
-from functools import lru_cache
+from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -45,16 +45,18 @@ def decaying_adam(
     epochs = max(min_epochs, ceil(min_steps / max(1, n // batch_size)))
     every = max(1, epochs // 50)
     return Descent(
-        _adam(learning_rate),
+        _adam(),
         epochs=every * ceil(epochs / every),
         batch_size=batch_size,
         evaluate_every=every,
         decays=True,
+        step_scale=learning_rate,
     )
 
 
-@lru_cache(maxsize=32)  # one object for one rate, so that a second fit compiles nothing
-def _adam(learning_rate: float) -> "optax.GradientTransformation":
+@cache  # one object, so that a second fit compiles nothing, not even with another rate
+def _adam() -> "optax.GradientTransformation":
+    """Steps of size 1: the trainer scales them."""
     import optax
 
-    return optax.adam(learning_rate)
+    return optax.adam(1.0)

@@ -1,7 +1,7 @@
 """Training by any Optax optimiser, full batch or mini-batches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import ceil, log
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["epochs", "patience", "evaluate_every"],
+    data_fields=["epochs", "patience", "evaluate_every", "step_scale"],
     meta_fields=["optimizer", "batch_size", "decays", "augment"],
 )
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Descent:
             in the optimiser, this compiles nothing for another number of steps.
         augment: a function (key, x) of a mini-batch that returns one like it, for instance with
             images shifted at random; δ is then computed in each step, by one JVP.
+        step_scale: a factor on every update of the optimiser; None for 1.
 
     >>> import optax
     >>> trainer = Descent(optax.adam(1e-2), epochs=50, batch_size=4)
@@ -76,6 +77,7 @@ class Descent:
     evaluate_every: int | Array = 1
     decays: bool = False
     augment: Callable[[Array, Array], Array] | None = None
+    step_scale: float | Array | None = None
 
     def __post_init__(self) -> None:
         if not callable(getattr(self.optimizer, "update", None)):
@@ -83,7 +85,7 @@ class Descent:
                 "optimizer must be an Optax optimiser, made by a call such as optax.adam(1e-3); "
                 f"got {self.optimizer!r}."
             )
-        check_positive(self, "epochs", "batch_size", "patience", "evaluate_every")
+        check_positive(self, "epochs", "batch_size", "patience", "evaluate_every", "step_scale")
 
     @property
     def rounds(self) -> int | Array:
@@ -152,7 +154,12 @@ class Descent:
         if self.decays:
             share = (1 + jnp.cos(jnp.pi * given.done)) / 2
             updates = jax.tree.map(lambda update: share * update, updates)
+        if self.step_scale is not None:
+            updates = jax.tree.map(lambda update: self.step_scale * update, updates)
         return DescentState(jax.tree.map(jnp.add, state.theta, updates), opt_state), data_loss
+
+    def gentler(self) -> "Descent":
+        return replace(self, step_scale=(1.0 if self.step_scale is None else self.step_scale) / 4)
 
     def ended(self, state: DescentState) -> Array:
         return jnp.full(len(jax.tree.leaves(state.theta)[0]), LIMIT)
