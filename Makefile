@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test quick test-slow test-oldest test-newest check bench figures clean
+.PHONY: demo test quick test-slow test-oldest test-newest check audit bench figures clean
 
 demo: $(VENV)/.report
 	$(BIN)/ntkgp reproduce toy --preset demo --out runs/demo --quiet
@@ -37,6 +37,14 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Known weaknesses of the packages that are installed; it asks a database on the network.
+audit: $(VENV)/.test
+	$(PIP) 'pip-audit>=2.7'
+	$(BIN)/python -m pip freeze --exclude-editable > $(VENV)/installed.txt
+	$(BIN)/pip-audit --strict --disable-pip --no-deps -r $(VENV)/installed.txt || { \
+	    echo "make audit: a package named above has known weaknesses, or the database was not reached."; \
+	    exit 1; }
 
 # Tables of ratios against PyTorch, scikit-learn and limits of this machine, taken in one run each.
 # exact_mnist.py, which needs MNIST, conformal.py, which needs tables of UCI, toy_solver.py and letters.py

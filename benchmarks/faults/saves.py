@@ -128,17 +128,36 @@ def kills(folder: Path, times: int, number: int = signal.SIGKILL) -> Counter[str
     return counts
 
 
-def refused(path: Path, times: int, why: type[BaseException]) -> Counter[str]:
-    """Saves that fail, one after another: what was there stays whole."""
-    counts: Counter[str] = Counter()
+def write_results(path: Path, length: int) -> None:
+    """A results file of so many numbers, beside the model."""
+    from ntkgp.experiments import results
+
+    run = {"values": [0.123456] * length}
+    results.save(path, {"experiment": "none", "config": {}, "versions": {}, "runs": [run]})
+
+
+def refused(folder: Path, times: int) -> Counter[str]:
+    """Saves that fail, one after another, of models and results: what was there stays whole."""
+    from ntkgp.experiments import results
+
+    counts: Counter[str] = Counter({"destroyed models": 0, "destroyed results": 0})
     for i in range(times):
+        for save in (
+            lambda i=i: LAWS[i % len(LAWS)].save(folder / "model"),
+            lambda: write_results(folder / "results.json", 30_000),
+        ):
+            try:
+                save()
+                counts["saved"] += 1
+            except OSError as error:
+                counts[f"refused: {error.strerror}"] += 1
+        found = checked(folder / "model", len(LAWS))
+        counts["destroyed models"] += found["destroyed models"]
+        counts["left behind"] += found["left behind"] - 1  # the results
         try:
-            LAWS[i % len(LAWS)].save(path)
-            counts["saved"] += 1
-        except why as error:
-            counts[f"refused: {type(error).__name__} {getattr(error, 'strerror', '')}"] += 1
-        counts += checked(path, len(LAWS))
-    counts["destroyed models"] += 0
+            results.load(folder / "results.json")
+        except (ValueError, OSError):
+            counts["destroyed results"] += 1
     return counts
 
 
@@ -154,10 +173,11 @@ def full_disk(folder: Path, times: int) -> Counter[str]:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         law(0).save(path)
+        write_results(folder / "results.json", 10)
         if not mounted:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (room // 3, limits[1]))
-        counts = refused(path, times, OSError)
+        counts = refused(folder, times)
         counts["on a tmpfs" if mounted else "by a limit of file sizes"] = 1
         return counts
     finally:
@@ -169,15 +189,15 @@ def full_disk(folder: Path, times: int) -> Counter[str]:
 def read_only(folder: Path, times: int) -> Counter[str]:
     """A directory that is mounted read-only; root writes into others all the same."""
     folder.mkdir()
-    path = folder / "model"
-    law(0).save(path)
+    law(0).save(folder / "model")
+    write_results(folder / "results.json", 10)
     mounted = os.geteuid() == 0 and all(
         not subprocess.run(["mount", *options, str(folder)], capture_output=True).returncode
         for options in (["--bind", str(folder)], ["-o", "remount,ro,bind"])
     )
     folder.chmod(0o500)
     try:
-        return refused(path, times, OSError)
+        return refused(folder, times)
     finally:
         if mounted:
             subprocess.run(["umount", str(folder)], check=True)
@@ -192,7 +212,7 @@ def show(name: str, attack: Callable[[], Counter[str]]) -> int:
     for what, count in counts.items():
         print(f"  {count:8,}  {what}")
     sys.stdout.flush()
-    return counts["destroyed models"]
+    return counts["destroyed models"] + counts["destroyed results"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -212,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         destroyed += show("full disk", lambda: full_disk(root / "full", times))
         destroyed += show("read-only directory", lambda: read_only(root / "fixed", times))
-    print(f"{destroyed} models destroyed")
+    print(f"{destroyed} files destroyed")
     return 1 if destroyed else 0
 
 

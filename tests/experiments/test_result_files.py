@@ -61,7 +61,6 @@ def test_other_content_is_refused(laws, content, words):
     "changes",
     [
         {"runs": [1, 2]},
-        {"runs": [{}]},
         {"runs": [{"network": "erf-2", "chain": "noisy"}]},
         {"marks": "all"},
         {"marks": [[]]},

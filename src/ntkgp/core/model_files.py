@@ -59,7 +59,7 @@ def write_model(path: Path, document: Any, arrays: Arrays) -> None:
     with replacing(path) as file:
         file.write(header)
         for array in in_order.values():
-            content = array.reshape(-1).view(np.uint8)
+            content = array.reshape(-1).view(np.uint8).data
             digest.update(content)
             file.write(content)
         file.seek(0)
