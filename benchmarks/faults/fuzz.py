@@ -10,7 +10,7 @@ its own with a limit on its memory. A file is
     accepted     it was loaded: the change was harmless, or within what the format allows
     refused      by a ValueError or OSError, or for want of memory, in words
     unclear      by any other error
-    hung         it took more than 10 seconds
+    hung         it took more than 10 seconds of computing, or 5 minutes
     crashed      the process ended
 
 The last three are defects, and so is memory beyond the bound: the exit code then is 1.
@@ -487,21 +487,24 @@ def work(name: str, seed: int, first: int, stop: int, place: Path) -> None:
     loader.load() if name == "uci" else None
     before = _memory("VmRSS")
     resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + 2 * BOUND,) * 2)
-    signal.signal(signal.SIGALRM, _too_slow)
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, _too_slow)
     for number in range(first, stop):
         loader.damage(random.Random(f"{seed} {name} {number}"))
         print(f"{number} begun", flush=True)
-        signal.alarm(PATIENCE)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+        signal.alarm(30 * PATIENCE)
         try:
             loader.load()
             outcome = "accepted"
         except (ValueError, OSError, MemoryError) as error:
             outcome = "refused" if str(error) else f"unclear: {type(error).__name__} without words"
         except TimeoutHang:
-            outcome = "hung"
+            outcome = f"hung: file {number}"
         except Exception as error:
             outcome = f"unclear: {type(error).__name__}: {error}"[:160].replace("\n", " ")
         signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         print(f"{number} {outcome}", flush=True)
     print(f"memory {_memory('VmHWM') - before}", flush=True)
 

@@ -75,8 +75,9 @@ def _check_devices() -> None:
     try:
         jax.devices()
     except RuntimeError as error:
+        named = jax.config.values["jax_platforms"]
         raise NoDevice(
-            f"JAX cannot use the devices that it was told to, JAX_PLATFORMS={jax.config.jax_platforms!r}: "
+            f"JAX cannot use the devices that it was told to, JAX_PLATFORMS={named!r}: "
             f"{error}. Unset that variable, or install JAX for such a device."
         ) from error
 
@@ -92,7 +93,7 @@ class _Programs:
         self.compiled, self.resident = 0, resident_bytes()
         jax.monitoring.register_event_duration_secs_listener(self._count)
 
-    def _count(self, event: str, seconds: float, **_: Any) -> None:
+    def _count(self, event: str, duration_secs: float, **_: Any) -> None:
         self.compiled += event == "/jax/core/compile/backend_compile_duration"
 
     def bound(self, most_growth: int) -> None:

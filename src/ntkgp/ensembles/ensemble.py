@@ -208,10 +208,15 @@ def _probe(ensemble: Ensemble) -> NDArray[Any]:
     return ensemble.outputs(np.random.default_rng(0).standard_normal((3, *shape)))
 
 
-def _check_alone(leaves: dict[str, list[Any] | None]) -> None:
+def _check_alone(leaves: dict[str, list[NDArray[Any]] | None]) -> None:
     """Refuse an array that is the parameters of several layers: each would take memory of its own."""
-    all_leaves = [leaf for own in leaves.values() for leaf in own or ()]
-    if len({id(leaf) for leaf in all_leaves}) < len(all_leaves):
+    starts = [
+        leaf.__array_interface__["data"][0]
+        for own in leaves.values()
+        for leaf in own or ()
+        if leaf.size
+    ]
+    if len(set(starts)) < len(starts):
         raise ValueError("one array is the parameters of several layers.")
 
 
