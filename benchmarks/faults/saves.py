@@ -82,7 +82,8 @@ def crowd(folder: Path, savers: int, readers: int, times: int) -> Counter[str]:
         process.join()
     counts["saves"] = savers * times
     counts["savers that failed"] = sum(process.exitcode != 0 for process in saving)
-    return counts + checked(path, 2 * savers)
+    counts.update(checked(path, 2 * savers))
+    return counts
 
 
 def checked(path: Path, most: int) -> Counter[str]:
@@ -121,10 +122,9 @@ def kills(folder: Path, times: int, number: int = signal.SIGKILL) -> Counter[str
         counts["kills"] += 1
         found = checked(path, len(LAWS))
         counts["left behind by kills"] += found.pop("left behind")
-        counts += found
+        counts.update(found)
     LAWS[0].save(path)
     counts["left behind after one more save"] = checked(path, len(LAWS))["left behind"]
-    counts["destroyed models"] += 0
     return counts
 
 
