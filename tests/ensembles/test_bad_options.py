@@ -52,7 +52,9 @@ def test_impossible_options_of_fit_are_named(options, error, words):
     ids=["condition", "fit_prior", "GPRegressor", "EnsembleRegressor", "GPClassifier"],
 )
 def test_noise_that_is_no_number_is_named_by_all(fit, noise_std, error):
-    with pytest.raises(error, match="noise_std must be"):
+    with pytest.raises(
+        error, match="noise_std"
+    ):  # the types of some are checked by the tests themselves
         fit(noise_std)
 
 

@@ -74,11 +74,12 @@ def before_compiling() -> None:
 def _check_devices() -> None:
     try:
         jax.devices()
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # which one depends on the platform
         named = jax.config.values["jax_platforms"]
+        reason = f" ({error})" if str(error) else ""
         raise NoDevice(
-            f"JAX cannot use the devices that it was told to, JAX_PLATFORMS={named!r}: "
-            f"{error}. Unset that variable, or install JAX for such a device."
+            f"JAX cannot use the devices that it was told to, JAX_PLATFORMS={named!r}{reason}. Unset that "
+            "variable, or install JAX for such a device."
         ) from error
 
 
