@@ -41,6 +41,8 @@ def one_core_each():
 
 def pytest_configure(config):
     """A directory in which workers, the processes they start, and the next run find what is compiled."""
+    from ntkgp.core import compilation
+
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         kept = config.rootpath / ".pytest_cache" / "compiled"
         kept.mkdir(parents=True, exist_ok=True)
@@ -49,6 +51,7 @@ def pytest_configure(config):
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     one_core_each()
+    compilation._MOST_GROWTH = 2**40  # tests forget programs between them, not within: see below
     jax.local_devices()  # one of them, before the command line can ask for more
 
 
