@@ -68,8 +68,8 @@ __all__ = [
     "Network", "nngp", "Noise", "Normal", "NotConverged", "NotEnoughMemory",
     "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS", "RandomCropsAndFlips",
     "Refined", "RowNoise", "SeparateClassifier", "SeparateRegressor", "Solver", "storable",
-    "StudentT", "TableClassifier", "TableRegressor", "Tangent", "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior",
-    "VaryingNoise", "WrongNetwork",
+    "StudentT", "TableClassifier", "TableRegressor", "Tangent", "Trainer", "TrainingKernel",
+    "uncertain_prior", "UncertainPrior", "VaryingNoise", "WrongNetwork",
 ]  # fmt: skip
 
 

@@ -22,12 +22,37 @@ DAY = np.timedelta64(1, "D") / np.timedelta64(1, "us")
 YEAR = 365.2425
 CYCLES = {"time of year": YEAR, "weekday": 7.0, "time of day": 1.0}
 """The cycles of a date, in days."""
+ARROW_TYPES = {
+    "number": ("float64",),
+    "whole number": ("int64",),
+    "flag": ("bool_",),
+    "words": ("string",),
+    "time of day": ("time64", "us"),
+    "date": ("timestamp", "us"),
+    "zoned date": ("timestamp", "us", "UTC"),
+}
+"""How Arrow reads each kind of column from CSV: the name of a type, and its arguments."""
+
+
+def arrow_type(read_as: str) -> Any:
+    """The Arrow type of a kind of column.
+
+    >>> arrow_type("date")
+    TimestampType(timestamp[us])
+    """
+    name, *arguments = ARROW_TYPES[read_as]
+    return getattr(pyarrow(), name)(*arguments)
 
 
 class Column(Protocol):
     """What a column became."""
 
     name: str
+
+    @property
+    def read_as(self) -> str:
+        """What a file without types holds there, a key of `ARROW_TYPES`."""
+        ...
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,8 +78,8 @@ class NumberColumn:
     low: float
     high: float
     gaps: bool
-    flag: bool = False
-    """Whether it holds true and false."""
+    read_as: str = "number"
+    """Or flag, for true and false, or time of day."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,13 +92,13 @@ class NumberColumn:
         return np.stack([filled, missing] if self.gaps else [filled], axis=1).astype(np.float64)
 
     def words(self) -> str:
-        kind = "true or false" if self.flag else "number"
+        kind = {"flag": "true or false"}.get(self.read_as, self.read_as)
         return f"{kind}, gaps filled with {self.median:g} and flagged" if self.gaps else kind
 
 
 def learned_number(name: str, values: Any) -> NumberColumn | None:
     """From training values; None if they do not vary."""
-    pa = pyarrow()
+    types = pyarrow().types
     numbers = as_numbers(name, values)
     known = numbers[~np.isnan(numbers)]
     gaps = len(known) < len(numbers)
@@ -86,7 +111,11 @@ def learned_number(name: str, values: Any) -> NumberColumn | None:
         float(min(mean - far, known.min())),
         float(max(mean + far, known.max())),
         gaps,
-        pa.types.is_boolean(values.type),
+        "flag"
+        if types.is_boolean(values.type)
+        else "time of day"
+        if types.is_time(values.type)
+        else "number",
     )
 
 
@@ -107,6 +136,10 @@ class CategoryColumn:
     """Where levels are too many for a flag each: all that at least two rows have."""
     log_counts: NDArray[np.float64] | None = None
     """Of these, in training."""
+
+    @property
+    def read_as(self) -> str:
+        return "words"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -160,7 +193,7 @@ def learned_category(name: str, values: Any, max_levels: int) -> CategoryColumn 
     return CategoryColumn(
         name,
         tuple(own),
-        len(own) < len(levels),
+        bool(own) and len(own) < len(levels),
         gaps,
         tuple(map(str, levels[repeated])) if many else (),
         np.log(rows[repeated]) if many else None,
@@ -179,6 +212,12 @@ class DateColumn:
     cycles: tuple[str, ...]
     """Those that vary in training."""
     gaps: bool
+    zoned: bool = False
+    """Whether moments have a time zone."""
+
+    @property
+    def read_as(self) -> str:
+        return "zoned date" if self.zoned else "date"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -208,7 +247,8 @@ def learned_date(name: str, values: Any) -> DateColumn | None:
         return None
     days = known / DAY
     cycles = [c for c in CYCLES if np.ptp(np.sin(_angle(c, days)), axis=0) > 1e-6]
-    return DateColumn(name, int(known.min()), int(np.median(known)), tuple(cycles), gaps)
+    zoned = getattr(values.type, "tz", None) is not None
+    return DateColumn(name, int(known.min()), int(np.median(known)), tuple(cycles), gaps, zoned)
 
 
 def _angle(cycle: str, days: Floats) -> Floats:

@@ -154,7 +154,9 @@ class _Worded:
                 f"{path}{line}: {got} value{'s' if got != 1 else ''}, where the header has {expected}. "
                 "Mend the line; a value that has the delimiter in it needs quotes."
             )
-        if value := re.search(r"column #(\d+): .*error to ([\w\[\]]+): invalid value '(.*)'", message):
+        if value := re.search(
+            r"column #(\d+): .*error to ([\w\[\]]+): invalid value '(.*)'", message
+        ):
             place, kind, word = value.groups()
             name = self.file.header[int(place)] if int(place) < len(self.file.header) else place
             return ValueError(

@@ -51,7 +51,7 @@ class TableFeatures:
         max_levels: int = 30,
     ) -> "TableFeatures":
         """The columns of a training table; an error if none of them can be used."""
-        require_columns(table, [*categorical, *drop])
+        require_columns(table.column_names, [*categorical, *drop])
         used: list[Column] = []
         dropped: list[DroppedColumn] = []
         for name in table.column_names:
@@ -80,7 +80,7 @@ class TableFeatures:
 
     def encode(self, table: Any) -> Floats:
         """(n, len(names)); other columns and their order do not matter."""
-        require_columns(table, self.needed, "the model needs")
+        require_columns(table.column_names, self.needed, "the model needs")
         parts = [
             column.encode(table.column(column.name).combine_chunks()) for column in self.columns
         ]
@@ -96,12 +96,12 @@ class TableFeatures:
         }
 
 
-def require_columns(table: Any, names: Sequence[str], who: str = "there must be") -> None:
+def require_columns(there: Sequence[str], names: Sequence[str], who: str = "there must be") -> None:
     """An error that names the columns that a table lacks."""
-    missing = [name for name in names if name not in table.column_names]
+    missing = [name for name in names if name not in there]
     if missing:
-        have = ", ".join(map(repr, table.column_names[:20]))
-        more = ", …" if len(table.column_names) > 20 else ""
+        have = ", ".join(map(repr, there[:20]))
+        more = ", …" if len(there) > 20 else ""
         raise ValueError(
             f"{who} column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}, and the "
             f"table has {have}{more}."

@@ -12,7 +12,12 @@ from typing import Any
 from ntkgp.tables.arrow import pyarrow, refuse_same_names
 from ntkgp.tables.delimited import Delimited
 
-COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
 OTHERS = {
     b"PK\x03\x04": "a zip archive or a spreadsheet",
     b"\xfd7zXZ": "compressed by xz",

@@ -14,7 +14,7 @@ from ntkgp.estimators.ensemble_classifier import EnsembleClassifier
 from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
 from ntkgp.predictive.distributions import Normal
 from ntkgp.predictive.metrics import predictive_entropy
-from ntkgp.tables.arrow import as_table
+from ntkgp.tables.arrow import as_table, pyarrow
 from ntkgp.tables.columns import as_words
 from ntkgp.tables.features import TableFeatures, kind_of, require_columns
 
@@ -44,15 +44,18 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     features_: TableFeatures
     estimator_: Any
     target_: str | None
+    target_read_as_: str | None
+    """The kind of the target, as in `ARROW_TYPES`, if it was a column."""
     usual_doubt_: float
     summary_: dict[str, Any]
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, default: type) -> None:
         table = as_table(X)
-        self.target_ = None
+        self.target_, self.target_read_as_ = None, None
         if isinstance(y, str):
-            require_columns(table, [y], "the target must be a column: ")
+            require_columns(table.column_names, [y], "there is no target: it must be")
             self.target_, y = y, table.column(y).combine_chunks()
+            self.target_read_as_ = read_as(y.type)
             table = table.drop_columns([self.target_])
         if not len(table):
             raise ValueError("the table has no rows.")
@@ -145,10 +148,10 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
     """A regressor of tables with columns of any kind, by default an `EnsembleRegressor`.
 
     Numbers stay as they are. Words become a flag for each level that at least 1 % of the rows have,
-    `max_levels` at most; rarer levels, and new ones, share a flag. With more levels than that, how common
-    a level is becomes a number too. Dates become days and the cycles of year, week and day. A gap gets the
-    median, and a flag if training had gaps. Constant columns, row numbers and words that differ in most rows
-    are left out: `features_.dropped` says why.
+    `max_levels` at most; rarer levels, and new ones, share a flag. With more levels than that, how
+    common a level is becomes a number too. Dates become days and the cycles of year, week and day. A
+    gap gets the median, and a flag if training had gaps. Constant columns, row numbers and words that
+    differ in most rows are left out: `features_.dropped` says why.
 
     Args:
         estimator: a regressor of ntkgp, such as `GPRegressor()`; None for
@@ -283,12 +286,21 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
         }
 
 
+def read_as(type_: Any) -> str:
+    """How a file without types is to be read to give a target of this type again."""
+    types = pyarrow().types
+    if types.is_boolean(type_):
+        return "flag"
+    if types.is_integer(type_):
+        return "whole number"
+    return "number" if kind_of(type_) == "number" else "words"
+
+
 def class_names(target: Any) -> NDArray[Any]:
     """Classes as an Arrow column has them: words, or whole numbers, or true and false as words."""
-    kind, whole = kind_of(target.type), "int" in str(target.type)
-    if whole:
+    if pyarrow().types.is_integer(target.type):
         return np.asarray(target.to_numpy(zero_copy_only=False))
-    if kind not in ("category", "number"):
+    if kind_of(target.type) not in ("category", "number"):
         raise ValueError(f"values of type {target.type} are no classes.")
     return np.array(as_words(target).to_pylist(), dtype=str)
 

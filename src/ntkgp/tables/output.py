@@ -1,0 +1,48 @@
+"""Predictions as a file, CSV or Parquet by its name, which appears when it is whole."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ntkgp.core.files import replacing
+from ntkgp.tables.arrow import pyarrow
+
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+
+
+def check_output(path: Path) -> None:
+    """An error if a file of this name cannot be written, before any work is done."""
+    if not path.name.endswith(SUFFIXES):
+        raise ValueError(f"-o {path}: the name must end in one of {', '.join(SUFFIXES)}.")
+    if path.is_dir():
+        raise ValueError(f"-o {path} is a directory: name a file.")
+    if not path.parent.is_dir():
+        raise ValueError(f"-o {path}: there is no directory {path.parent}.")
+
+
+@contextmanager
+def table_writer(path: Path) -> Iterator[Any]:
+    """A function that writes tables of one schema, one after the other; nothing stays after an error."""
+    pa = pyarrow()
+    import pyarrow.csv as arrow_csv
+    import pyarrow.parquet as pq
+
+    with replacing(path) as file, ExitStack() as open_:
+        sink = pa.PythonFile(file, mode="w")
+        if path.name.endswith(".gz"):
+            sink = open_.enter_context(pa.CompressedOutputStream(sink, "gzip"))
+        writer: Any = None
+
+        def write(table: Any) -> None:
+            nonlocal writer
+            if writer is None and path.name.endswith(".parquet"):
+                writer = open_.enter_context(pq.ParquetWriter(sink, table.schema))
+            elif writer is None:
+                delimiter = "\t" if ".tsv" in path.suffixes else ","
+                options = arrow_csv.WriteOptions(delimiter=delimiter)
+                writer = arrow_csv.CSVWriter(sink, table.schema, write_options=options)
+                open_.enter_context(writer)
+            writer.write_table(table)
+
+        yield write
