@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from ntkgp.core.threads import one_openmp_thread
 from ntkgp.predictive.distributions import Normal
 
 FOR_NOISE = 0.2
@@ -33,8 +34,10 @@ def simple_regressors(
     order = np.random.default_rng(seed).permutation(len(x))
     few, rest = np.split(order, [max(2, round(FOR_NOISE * len(x)))])
     for name, model in models.items():
-        residual = y[few] - model.fit(x[rest], y[rest]).predict(x[few])
-        yield name, _around(model.fit(x, y).predict(x_new), float(np.sqrt(np.mean(residual**2))))
+        with one_openmp_thread():
+            residual = y[few] - model.fit(x[rest], y[rest]).predict(x[few])
+            mean = model.fit(x, y).predict(x_new)
+        yield name, _around(mean, float(np.sqrt(np.mean(residual**2))))
 
 
 def simple_classifiers(
@@ -48,7 +51,7 @@ def simple_classifiers(
         "histogram boosting": HistGradientBoostingClassifier(random_state=seed),
     }
     for name, model in models.items():
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), one_openmp_thread():
             warnings.simplefilter("ignore", ConvergenceWarning)
             found = model.fit(x, labels).predict_proba(x_new)
         probabilities = np.zeros((len(x_new), n_classes))

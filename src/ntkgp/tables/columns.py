@@ -5,7 +5,7 @@ no way that a new row could share; the reason is `features.py`'s to give.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +44,12 @@ def arrow_type(read_as: str) -> Any:
     return getattr(pyarrow(), name)(*arguments)
 
 
+@runtime_checkable
 class Column(Protocol):
     """What a column became."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     @property
     def read_as(self) -> str:

@@ -36,7 +36,7 @@ def score_numbers(y: NDArray[Any], predicted: Normal) -> Scored:
     >>> score_numbers(np.array([-0.5, 0.5, 1.0, -1.0]), p).values["coverage_50"]
     0.5
     """
-    losses = -predicted.log_prob(y)
+    losses = -np.asarray(predicted.log_prob(y), np.float64)
     residual = y - predicted.mean
     spread = float(np.sum((y - y.mean()) ** 2))
     coverage = {

@@ -76,6 +76,10 @@ def read_labelled(arguments: argparse.Namespace, talk: Talk) -> Labelled:
     require_columns(
         table.column_names, [*arguments.drop, *arguments.categorical], f"{path}: there must be"
     )
+    if table.num_columns < 2:
+        raise ValueError(
+            f"{path} has no column besides the target {name!r}: nothing to learn from."
+        )
     _refuse_mixed(arguments, table)
     n = len(table)
     table = table.filter(known(table.column(name)))
