@@ -42,7 +42,7 @@ BAD = {
         r"column 'y' has numbers up to row 149, and then 'many'",
     ),
     "same names": (spoiled(0, "a,a,y"), r"columns of the same name: 'a'"),
-    "no target values": ("a,y\n".encode() + b"1,\n2,NA\n" * 20, r"'y' has no value in any row"),
+    "no target values": (b"a,y\n" + b"1,\n2,NA\n" * 20, r"'y' has no value in any row"),
     "few rows": (b"a,y\n1,2.5\n2,3.5\n", r"2 rows with a target; at least 10"),
     "one class": (b"a,y\n" + b"1,yes\n2,yes\n" * 20, r"is yes in every row"),
     "nothing to learn from": (b"y\n" + b"1.5\n2.5\n" * 20, r"no column besides the target"),

@@ -54,7 +54,7 @@ def _of_numbers(found: Evaluation) -> list[str]:
     predicted = found.model.predict_dist(found.table)
     y, mean, std = found.y, predicted.mean, predicted.std
     standardised = (y - mean) / std
-    order = np.argsort(found.scored.losses)[::-1][:SURPRISES]
+    order = np.argsort(found.scored.losses)[::-1][:SURPRISES].tolist()
     low, high = predicted.interval(0.95)
     surprises = [
         _surprise(found, row)
@@ -85,7 +85,7 @@ def _of_classes(found: Evaluation) -> list[str]:
     best = np.argmax(probabilities, axis=1)
     right = names[best] == found.y
     confidence = probabilities.max(axis=1)
-    order = np.argsort(found.scored.losses)[::-1][:SURPRISES]
+    order = np.argsort(found.scored.losses)[::-1][:SURPRISES].tolist()
     surprises = [
         _surprise(found, row)
         | {

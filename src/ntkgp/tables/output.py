@@ -1,5 +1,6 @@
 """Predictions as a file, CSV or Parquet by its name, which appears when it is whole."""
 
+import gzip
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,9 +30,9 @@ def table_writer(path: Path) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with replacing(path) as file, ExitStack() as open_:
-        sink = pa.PythonFile(file, mode="w")
-        if path.name.endswith(".gz"):
-            sink = open_.enter_context(pa.CompressedOutputStream(sink, "gzip"))
+        packed = path.name.endswith(".gz")
+        packer = open_.enter_context(gzip.GzipFile(fileobj=file, mode="wb")) if packed else None
+        sink = pa.PythonFile(packer or file, mode="w")
         writer: Any = None
 
         def write(table: Any) -> None:

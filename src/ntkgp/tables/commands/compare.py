@@ -59,7 +59,7 @@ def _choice(name: str, arguments: argparse.Namespace) -> Choice:
     law = name.removeprefix(EXACT) if name.startswith(EXACT) else None
     if law is None:
         return options.choice_of(arguments, method=name)
-    choice = options.choice_of(arguments, law=law, members=None)
+    choice = options.choice_of(arguments, method="ntkgp-param", law=law, members=None)
     shared = {key: v for key, v in choice.settings.items() if key in ("activation", "depth")}
     return replace(choice, settings=shared)
 
