@@ -89,8 +89,8 @@ def test_classes(tmp_path):
     assert np.mean(found["class"] == np.array(new["dear"])) > 0.7
     assert (found["disagreement"] >= 0).all()
     assert model.relevance() is None
-    model.save(tmp_path)
-    np.testing.assert_array_equal(ntkgp.load(tmp_path).predict(new), found["class"])
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(ntkgp.load(tmp_path / "model").predict(new), found["class"])
 
 
 def test_it_goes_through_cross_validation():

@@ -20,7 +20,7 @@ td, th { border-bottom: 1px solid #ddd; padding: .35rem .7rem; text-align: right
 td:first-child, th:first-child { text-align: left; padding-left: 0 }
 td { overflow-wrap: anywhere }
 .wide td, .wide th { white-space: nowrap }
-figure { margin: 1rem 0 } img { max-width: 100%; height: auto } figcaption { color: #555 }
+figure { margin: 1rem 0; max-width: 32rem } img { max-width: 100%; height: auto } figcaption { color: #555 }
 .pair { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)) }
 """
 

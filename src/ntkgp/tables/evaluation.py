@@ -25,6 +25,8 @@ class Evaluation:
     model: Any
     table: Any
     y: NDArray[Any]
+    rows: NDArray[np.int64]
+    """Where they are in the file, from 0."""
     scored: Scored
     target: str
     model_name: str
@@ -57,12 +59,13 @@ def _of_numbers(found: Evaluation) -> list[str]:
     order = np.argsort(found.scored.losses)[::-1][:SURPRISES].tolist()
     low, high = predicted.interval(0.95)
     surprises = [
-        _surprise(found, row)
-        | {
-            found.target: f"{y[row]:.4g}",
+        {
+            "row": f"{found.rows[row] + 1:,}",
+            "truth": f"{y[row]:.4g}",
             "mean": f"{mean[row]:.4g}",
             "95 % interval": f"{low[row]:.4g} to {high[row]:.4g}",
             "std away": f"{standardised[row]:+.1f}",
+            **_inputs(found, row),
         }
         for row in order
     ]
@@ -87,12 +90,13 @@ def _of_classes(found: Evaluation) -> list[str]:
     confidence = probabilities.max(axis=1)
     order = np.argsort(found.scored.losses)[::-1][:SURPRISES].tolist()
     surprises = [
-        _surprise(found, row)
-        | {
-            found.target: str(found.y[row]),
+        {
+            "row": f"{found.rows[row] + 1:,}",
+            "truth": str(found.y[row]),
+            "its probability": f"{100 * np.exp(-found.scored.losses[row]):.2g} %",
             "predicted": str(names[best[row]]),
-            "with probability": f"{100 * confidence[row]:.1f} %",
-            "of the truth": f"{100 * np.exp(-found.scored.losses[row]):.2g} %",
+            "with": f"{100 * confidence[row]:.1f} %",
+            **_inputs(found, row),
         }
         for row in order
     ]
@@ -109,11 +113,10 @@ def _of_classes(found: Evaluation) -> list[str]:
     ]
 
 
-def _surprise(found: Evaluation, row: int) -> dict[str, str]:
-    """What a row has in the first few columns that the model uses."""
-    names = found.model.features_.needed[:4]
-    values = {name: found.table.column(name)[int(row)].as_py() for name in names}
-    return {"row": f"{row + 1:,}"} | {name: _short(value) for name, value in values.items()}
+def _inputs(found: Evaluation, row: int) -> dict[str, str]:
+    """What a row has in a few columns, those that matter most where that is known."""
+    names = list(found.model.relevance() or found.model.features_.needed)[:4]
+    return {f"column {name}": _short(found.table.column(name)[row].as_py()) for name in names}
 
 
 def _short(value: Any) -> str:
@@ -182,7 +185,7 @@ def _predicted_against(y: NDArray[Any], mean: NDArray[Any], std: NDArray[Any]) -
     order = few[np.argsort(mean[few])]
     for sign in (-1.96, 1.96):
         axis.plot(mean[order], sign * std[order], ".", ms=1, color=RED, alpha=0.4)
-    shows = "Residuals of at most 3,000 rows; red, where 95 % intervals end."
+    shows = "Residuals of at most 3,000 rows; orange, where 95 % intervals end."
     return document.picture(figure, shows)
 
 

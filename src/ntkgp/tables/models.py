@@ -142,6 +142,13 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
             setattr(model, name, value)
         return model
 
+    def __check_stored__(self) -> None:
+        """Refuse a file whose parts do not belong together."""
+        if not isinstance(self.features_, TableFeatures) or not self.usual_doubt_ > 0:
+            raise ValueError("it has no columns of a table.")
+        if len(self.features_.names) != self.estimator_.n_features_in_:
+            raise ValueError("its columns are not those that its estimator was fitted to.")
+
 
 @storage.storable
 class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]

@@ -23,13 +23,24 @@ def check_output(path: Path) -> None:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Errors of a disk, such as a full one, in words that name the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # of another file, in words
+            raise
+        raise OSError(f"{path} cannot be written: {error.strerror}. Choose another -o.") from None
+
+
+@contextmanager
 def table_writer(path: Path) -> Iterator[Any]:
     """A function that writes tables of one schema, one after the other; nothing stays after an error."""
     pa = pyarrow()
     import pyarrow.csv as arrow_csv
     import pyarrow.parquet as pq
 
-    with replacing(path) as file, ExitStack() as open_:
+    with writing(path), replacing(path) as file, ExitStack() as open_:
         packed = path.name.endswith(".gz")
         packer = open_.enter_context(gzip.GzipFile(fileobj=file, mode="wb")) if packed else None
         sink = pa.PythonFile(packer or file, mode="w")

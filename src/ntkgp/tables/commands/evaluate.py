@@ -3,6 +3,9 @@
 import argparse
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ntkgp.core.files import replacing
 from ntkgp.report.tables import table as as_text
 from ntkgp.tables.columns import as_numbers
@@ -12,6 +15,7 @@ from ntkgp.tables.evaluation import Evaluation, page_of
 from ntkgp.tables.features import require_columns
 from ntkgp.tables.measure import score_model
 from ntkgp.tables.models import class_names
+from ntkgp.tables.output import writing
 from ntkgp.tables.scores import shown
 
 
@@ -23,15 +27,17 @@ def run(arguments: argparse.Namespace) -> int:
     target = arguments.target or model.target_
     if target is None:
         raise ValueError("the model does not know its target's name: give --target COL.")
-    table, y = _known_rows(model, target, arguments, talk)
+    table, y, rows = _known_rows(model, target, arguments, talk)
     scored = score_model(model, table, y)
     talk.say(as_text([shown(str(arguments.model), scored.values)]))
     talk.record(model=str(arguments.model), rows=len(y), scores=scored.values)
     if arguments.out is not None:
         page = page_of(
-            Evaluation(model, table, y, scored, target, str(arguments.model), str(arguments.data))
+            Evaluation(
+                model, table, y, rows, scored, target, str(arguments.model), str(arguments.data)
+            )
         )
-        with replacing(arguments.out) as file:
+        with writing(arguments.out), replacing(arguments.out) as file:
             file.write(page.encode())
         talk.say(f"page: {arguments.out}")
         talk.record(page=str(arguments.out))
@@ -41,22 +47,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _known_rows(
     model: Any, target: str, arguments: argparse.Namespace, talk: Talk
-) -> tuple[Any, Any]:
-    """Rows with a target, and the targets."""
+) -> tuple[Any, NDArray[Any], NDArray[np.int64]]:
+    """Rows with a target, the targets, and where in the file they are."""
     file = options.file_for(model, arguments)
     needed = [*model.features_.needed, target]
     require_columns(file.column_names(), needed, f"{file.path}: the model needs")
     table = file.read(needed)
     n = len(table)
-    table = table.filter(options.known(table.column(target)))
-    if not len(table):
+    known = np.flatnonzero(options.known(table.column(target)))
+    if not len(known):
         raise ValueError(f"{file.path}: column {target!r} has no value in any row.")
-    rows = options.drawn(len(table), arguments.rows, 0)
+    rows = known[options.drawn(len(known), arguments.rows, 0)]
     talk.say(
-        f"{file.path}: {n:,} rows, {n - len(table):,} without {target}; {len(rows):,} are evaluated."
+        f"{file.path}: {n:,} rows, {n - len(known):,} without {target}; {len(rows):,} are evaluated."
     )
     table = table.take(rows)
     values = table.column(target).combine_chunks()
     if hasattr(model, "classes_"):
-        return table, class_names(values)
-    return table, as_numbers(target, values)
+        return table, class_names(values), rows
+    return table, as_numbers(target, values), rows

@@ -14,6 +14,7 @@ from ntkgp.tables.commands.options import Labelled
 from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.measure import score_model, score_simple
 from ntkgp.tables.models import TableModel
+from ntkgp.tables.output import writing
 from ntkgp.tables.scores import Scored, difference, shown
 from ntkgp.tables.splits import split
 
@@ -55,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         model.usual_doubt_ = usual
         talk.say(f"the model kept is fitted to {len(every):,} rows, those held out among them.")
     model.summary_ = summary(choice, arguments, scored, talk)
-    model.save(arguments.out)
+    with writing(arguments.out):
+        model.save(arguments.out)
     talk.record(model=str(arguments.out), refitted=bool(arguments.refit))
     talk.say(f"model: {arguments.out}")
     talk.finish()
