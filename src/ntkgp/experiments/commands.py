@@ -33,7 +33,8 @@ def add_to(commands: Any) -> None:
         help="run an experiment of the paper and report it",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="experiments:\n"
-        + "\n".join(f"  {name:8} {entry.title}" for name, entry in EXPERIMENTS.items()),
+        + "\n".join(f"  {name:8} {entry.title}" for name, entry in EXPERIMENTS.items())
+        + "\n\nexample:\n  ntkgp reproduce toy --preset demo --out runs/demo",
     )
     reproduce.add_argument(
         "name", choices=[*EXPERIMENTS, "all"], metavar="NAME", help="an experiment below, or all"
@@ -61,7 +62,9 @@ def add_to(commands: Any) -> None:
     reproduce.set_defaults(command=_reproduce, interrupted=TO_CONTINUE)
 
     report = commands.add_parser(
-        "report", help="draw figures, tables and a page of claims from results; trains nothing"
+        "report",
+        help="draw figures, tables and a page of claims from results; trains nothing",
+        epilog="example: ntkgp report runs/demo",
     )
     report.add_argument(
         "runs",

@@ -68,16 +68,21 @@ class TableFile:
         return table
 
     def batches(self) -> Iterator[Any]:
-        """Tables of at most `BATCH_ROWS` rows, in the order of the file, read as they are asked for."""
+        """Tables of `BATCH_ROWS` rows, the last of fewer, in the order of the file, read when asked for."""
         pa = pyarrow()
         kind = self._kind()
-        rows = 0
+        empty, rest = True, None
         with self._in_words(pa):
             for batch in self._raw_batches(pa, kind):
-                for start in range(0, len(batch), BATCH_ROWS):
-                    rows += len(part := batch.slice(start, BATCH_ROWS))
-                    yield pa.Table.from_batches([part])
-        if not rows:
+                table = pa.Table.from_batches([batch])
+                rest = table if rest is None else pa.concat_tables([rest, table])
+                while len(rest) >= BATCH_ROWS:
+                    yield rest.slice(0, BATCH_ROWS)
+                    empty, rest = False, rest.slice(BATCH_ROWS)
+            if rest is not None and len(rest):
+                yield rest
+                empty = False
+        if empty:
             raise ValueError(f"{self.path} has a header and no rows.")
 
     def _raw_batches(self, pa: Any, kind: str) -> Iterator[Any]:

@@ -69,7 +69,12 @@ def _latest(table: Any, name: str, wanted: int) -> Split:
     """From the first moment on that leaves at most so many; rows of one moment stay together."""
     require_columns(table.column_names, [name], "--time needs")
     values = table.column(name).combine_chunks()
-    if kind_of(values.type) == "number":
+    if (kind := kind_of(values.type)) not in ("number", "date"):
+        raise ValueError(
+            f"--time {name}: values of type {values.type} are neither dates nor numbers. Write dates as "
+            "2008-12-31 or 2008-12-31 23:59:00."
+        )
+    if kind == "number":
         moments = as_numbers(name, values)
     else:
         whole, missing = as_moments(name, values)

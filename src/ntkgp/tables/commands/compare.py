@@ -2,8 +2,11 @@
 
 import argparse
 from dataclasses import replace
+from inspect import signature
 from time import perf_counter
 
+from ntkgp.estimators.gp_classifier import GPClassifier
+from ntkgp.estimators.gp_regressor import GPRegressor
 from ntkgp.report.tables import table as as_text
 from ntkgp.tables.choice import Choice
 from ntkgp.tables.commands import COMPARED, EXACT, options
@@ -60,8 +63,8 @@ def _choice(name: str, arguments: argparse.Namespace) -> Choice:
     if law is None:
         return options.choice_of(arguments, method=name)
     choice = options.choice_of(arguments, method="ntkgp-param", law=law, members=None)
-    shared = {key: v for key, v in choice.settings.items() if key in ("activation", "depth")}
-    return replace(choice, settings=shared)
+    known = signature(GPRegressor).parameters.keys() | signature(GPClassifier).parameters.keys()
+    return replace(choice, settings={k: v for k, v in choice.settings.items() if k in known})
 
 
 def advice(scored: dict[str, Scored], ours: list[str]) -> str:
