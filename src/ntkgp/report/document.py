@@ -13,10 +13,10 @@ STYLE = """
 :root { color-scheme: light }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; max-width: 60rem; margin: 2rem auto;
   padding: 0 1rem }
-h1 { line-height: 1.2 } h2 { margin-top: 2.5rem }
+h1 { line-height: 1.2; overflow-wrap: anywhere } h2 { margin-top: 2.5rem }
 .wide { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-td, th { border-bottom: 1px solid #ddd; padding: .35rem .7rem; text-align: right; vertical-align: top }
+td, th { border-bottom: 1px solid #ddd; padding: .35rem .5rem; text-align: right; vertical-align: top }
 td:first-child, th:first-child { text-align: left; padding-left: 0 }
 td { overflow-wrap: anywhere }
 .wide td, .wide th { white-space: nowrap }

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         page = page_of(
             Evaluation(
-                model, table, y, rows, scored, target, str(arguments.model), str(arguments.data)
+                model, table, y, rows, scored, target, arguments.model.name, arguments.data.name
             )
         )
         with writing(arguments.out), replacing(arguments.out) as file:
