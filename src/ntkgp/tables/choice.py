@@ -2,26 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ntkgp.ensembles.methods import METHODS
 from ntkgp.ensembles.noise import LearnedNoise
 from ntkgp.estimators.ensemble_classifier import EnsembleClassifier
 from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
 from ntkgp.estimators.gp_classifier import GPClassifier
 from ntkgp.estimators.gp_regressor import GPRegressor
 from ntkgp.laws.row_noise import VaryingNoise
-from ntkgp.laws.table import LAWS
-from ntkgp.tables.features import kind_of
 from ntkgp.tables.models import TableClassifier, TableModel, TableRegressor
+from ntkgp.tables.targets import Task
 
-Task = Literal["regression", "classification"]
-FEW_CLASSES = 10
-"""Whole numbers with at most so many different values are classes."""
-MOST_CLASSES = 100
 FEW_ROWS = 10_000
 """Up to so many rows the exact law finds how noise varies; beyond, the networks learn it."""
 
@@ -83,52 +74,3 @@ class Choice:
             raise ValueError("--heteroscedastic is about numbers, and the target has classes.")
         by_law = self.law or rows <= FEW_ROWS
         return VaryingNoise() if by_law else LearnedNoise()
-
-
-def require_known(method: str, law: str | None) -> None:
-    """An error that lists the names, if one is none of them."""
-    if method not in METHODS:
-        raise ValueError(f"--method is one of {', '.join(METHODS)}; got {method!r}.")
-    if law is not None and law not in LAWS:
-        raise ValueError(f"--law is one of {', '.join(LAWS)}; got {law!r}.")
-
-
-def task_of(name: str, target: Any) -> tuple[Task, str]:
-    """What a target asks for, and why: classes if it has words, true and false, or few whole numbers.
-
-    >>> from ntkgp.tables.arrow import as_table
-    >>> task_of("rent", as_table({"rent": [510.0, 730.5]}).column("rent").combine_chunks())
-    ('regression', 'rent has numbers')
-    """
-    kind = kind_of(target.type)
-    if kind not in ("number", "category"):
-        raise ValueError(
-            f"the target {name!r} has values of type {target.type}: numbers or classes are needed."
-        )
-    if kind == "category":
-        return "classification", f"{name} has words"
-    if str(target.type) == "bool":
-        return "classification", f"{name} is true or false"
-    levels = len(target.unique())
-    if "int" in str(target.type) and levels <= FEW_CLASSES:
-        return "classification", f"{name} has {levels} different whole numbers"
-    return "regression", f"{name} has numbers"
-
-
-def require_classes(name: str, classes: NDArray[Any]) -> None:
-    """An error if a target cannot be told apart."""
-    levels, rows = np.unique(classes, return_counts=True)
-    if len(levels) < 2:
-        raise ValueError(
-            f"the target {name!r} is {levels[0]!s} in every row: nothing to tell apart."
-        )
-    if len(levels) > MOST_CLASSES:
-        raise ValueError(
-            f"the target {name!r} has {len(levels):,} classes, and {MOST_CLASSES} are the most. If they "
-            "are numbers, give --task regression; else join rare classes."
-        )
-    if len(rare := levels[rows < 2]):
-        raise ValueError(
-            f"the target {name!r} has classes with a single row, such as {rare[0]!s}. Join them with "
-            "others, or leave these rows out."
-        )

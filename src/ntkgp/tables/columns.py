@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
 from ntkgp.tables.arrow import pyarrow
+from ntkgp.tables.values import Floats, as_moments, as_numbers, as_words, index_in
 
-Floats = NDArray[np.float64]
 FAR = 1e4
 """A number further from the training mean, in training standard deviations, counts as if it were there."""
 RARE_SHARE, RARE_ROWS = 0.01, 3
@@ -22,26 +22,6 @@ DAY = np.timedelta64(1, "D") / np.timedelta64(1, "us")
 YEAR = 365.2425
 CYCLES = {"time of year": YEAR, "weekday": 7.0, "time of day": 1.0}
 """The cycles of a date, in days."""
-ARROW_TYPES = {
-    "number": ("float64",),
-    "whole number": ("int64",),
-    "flag": ("bool_",),
-    "words": ("string",),
-    "time of day": ("time64", "us"),
-    "date": ("timestamp", "us"),
-    "zoned date": ("timestamp", "us", "UTC"),
-}
-"""How Arrow reads each kind of column from CSV: the name of a type, and its arguments."""
-
-
-def arrow_type(read_as: str) -> Any:
-    """The Arrow type of a kind of column.
-
-    >>> arrow_type("date")
-    TimestampType(timestamp[us])
-    """
-    name, *arguments = ARROW_TYPES[read_as]
-    return getattr(pyarrow(), name)(*arguments)
 
 
 @runtime_checkable
@@ -53,7 +33,7 @@ class Column(Protocol):
 
     @property
     def read_as(self) -> str:
-        """What a file without types holds there, a key of `ARROW_TYPES`."""
+        """What a file without types holds there, a key of `values.ARROW_TYPES`."""
         ...
 
     @property
@@ -153,7 +133,7 @@ class CategoryColumn:
 
     def encode(self, values: Any) -> Floats:
         words = as_words(values)
-        where = _index_in(words, self.levels)
+        where = index_in(words, self.levels)
         missing = np.asarray(words.is_null())
         flags = np.zeros((len(words), len(self.levels) + 1))
         flags[np.arange(len(words)), where] = 1  # the last column takes what has none
@@ -164,7 +144,7 @@ class CategoryColumn:
             parts.append(missing[:, None].astype(np.float64))
         if self.log_counts is not None and self.counted:
             common = np.append(self.log_counts, 0.0)
-            parts.append(common[_index_in(words, self.counted)][:, None])
+            parts.append(common[index_in(words, self.counted)][:, None])
         return np.concatenate(parts, axis=1)
 
     def words(self) -> str:
@@ -264,80 +244,3 @@ class DroppedColumn:
 
     name: str
     why: str
-
-
-# Arrow's values as NumPy's.
-
-
-def as_numbers(name: str, values: Any) -> Floats:
-    """Float64, NaN where missing or infinite; an error names the first value that is no number."""
-    pa = pyarrow()
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_duration(values.type):
-        values = pc.divide(values.cast(pa.duration("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
-    if pa.types.is_time(values.type):
-        values = values.cast(pa.time64("us")).cast(pa.int64())
-    try:
-        numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise ValueError(
-            f"column {name!r} has numbers in training, and here {_first_word(values)}."
-        ) from None
-    return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
-def as_words(values: Any) -> Any:
-    """Strings, null where missing or empty; whole numbers without a point."""
-    pa = pyarrow()
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_finite(values), values, None)
-        whole = pc.all(pc.equal(values, pc.round(values)), min_count=0).as_py()
-        values = values.cast(pa.int64(), safe=False) if whole else values
-    words = values.cast(pa.string())
-    return pc.if_else(pc.equal(words, ""), pa.scalar(None, pa.string()), words)
-
-
-def as_moments(name: str, values: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Microseconds since 1970, in UTC where a time zone is given, and where they are missing."""
-    pa = pyarrow()
-    try:
-        moments = values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise ValueError(
-            f"column {name!r} has dates in training, and here {_first_word(values)}. Write them as "
-            "2008-12-31 or 2008-12-31 23:59:00."
-        ) from None
-    whole = moments.cast(pa.int64())
-    return np.asarray(whole.fill_null(0)), np.asarray(whole.is_null())
-
-
-def is_number(word: Any) -> bool:
-    """Whether a word reads as a number."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _first_word(values: Any) -> str:
-    """What stands in place of numbers, for an error message."""
-    words = (value.as_py() for value in values.drop_null())
-    bad = next((word for word in words if not isinstance(word, str) or not is_number(word)), None)
-    return f"{str(bad)[:40]!r}" if bad is not None else f"values of type {values.type}"
-
-
-def _index_in(words: Any, levels: tuple[str, ...]) -> NDArray[np.int64]:
-    """The place of each word among levels; len(levels) if it is none of them."""
-    pa = pyarrow()
-    import pyarrow.compute as pc
-
-    where = pc.index_in(words, value_set=pa.array(levels, pa.string()), skip_nulls=True)
-    return np.asarray(where.fill_null(len(levels))).astype(np.int64)

@@ -11,14 +11,11 @@ from ntkgp.tables.arrow import pyarrow
 from ntkgp.tables.columns import (
     Column,
     DroppedColumn,
-    Floats,
-    as_numbers,
-    as_words,
-    is_number,
     learned_category,
     learned_date,
     learned_number,
 )
+from ntkgp.tables.values import Floats, as_numbers, as_words, is_number
 
 FEWEST_FOR_ID = 20
 """In shorter tables a column that differs in every row may be a measurement all the same."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,9 +14,9 @@ from ntkgp.estimators.ensemble_classifier import EnsembleClassifier
 from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
 from ntkgp.predictive.distributions import Normal
 from ntkgp.predictive.metrics import predictive_entropy
-from ntkgp.tables.arrow import as_table, pyarrow
-from ntkgp.tables.columns import as_words
+from ntkgp.tables.arrow import as_table
 from ntkgp.tables.features import TableFeatures, kind_of, require_columns
+from ntkgp.tables.targets import class_names, read_as
 
 REFERENCE_ROWS = 2000
 USUAL = 0.95
@@ -45,7 +45,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     estimator_: Any
     target_: str | None
     target_read_as_: str | None
-    """The kind of the target, as in `ARROW_TYPES`, if it was a column."""
+    """The kind of the target, as in `values.ARROW_TYPES`, if it was a column."""
     usual_doubt_: float
     summary_: dict[str, Any]
 
@@ -69,8 +69,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         options = {} if sample_weight is None else {"sample_weight": sample_weight}
         rows = self.features_.encode(table)
         self.estimator_ = clone(estimator).fit(rows, targets, **options)
-        few = np.random.default_rng(0).permutation(len(rows))[:REFERENCE_ROWS]
-        self.usual_doubt_ = self._usual(self._doubt(rows[few]))
+        self.usual_doubt_ = self._usual_doubt(rows)
         self.summary_ = {}
 
     def _targets(self, y: Any) -> NDArray[Any]:
@@ -80,14 +79,14 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         """What the members disagree by at encoded rows, (n,)."""
         raise NotImplementedError
 
-    def _usual(self, doubt: NDArray[Any]) -> float:
-        return max(float(np.quantile(doubt, USUAL)), float(np.finfo(np.float32).tiny))
+    def _usual_doubt(self, rows: NDArray[Any]) -> float:
+        few = np.random.default_rng(0).permutation(len(rows))[:REFERENCE_ROWS]
+        found = float(np.quantile(self._doubt(rows[few]), USUAL))
+        return max(found, float(np.finfo(np.float32).tiny))
 
     def refer_to(self, X: Any) -> Self:
         """Measure novelty against these rows, better ones than those of training: held out of it."""
-        rows = self._rows(X)
-        few = np.random.default_rng(0).permutation(len(rows))[:REFERENCE_ROWS]
-        self.usual_doubt_ = self._usual(self._doubt(rows[few]))
+        self.usual_doubt_ = self._usual_doubt(self._rows(X))
         return self
 
     def novelty(self, X: Any) -> NDArray[Any]:
@@ -276,7 +275,7 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
         """The most probable class of each row."""
         return self.estimator_.predict(self._rows(X))
 
-    def predict_table(self, X: Any, interval: ArrayLike | None = None) -> dict[str, NDArray[Any]]:
+    def predict_table(self, X: Any, interval: float | None = None) -> dict[str, NDArray[Any]]:
         """All there is to say about each row, as columns: what `ntkgp predict` writes.
 
         The most probable class, the probability of each, what the members disagree by, in nats, and the
@@ -291,25 +290,6 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
             "disagreement": doubt,
             "novelty": doubt / self.usual_doubt_,
         }
-
-
-def read_as(type_: Any) -> str:
-    """How a file without types is to be read to give a target of this type again."""
-    types = pyarrow().types
-    if types.is_boolean(type_):
-        return "flag"
-    if types.is_integer(type_):
-        return "whole number"
-    return "number" if kind_of(type_) == "number" else "words"
-
-
-def class_names(target: Any) -> NDArray[Any]:
-    """Classes as an Arrow column has them: words, or whole numbers, or true and false as words."""
-    if pyarrow().types.is_integer(target.type):
-        return np.asarray(target.to_numpy(zero_copy_only=False))
-    if kind_of(target.type) not in ("category", "number"):
-        raise ValueError(f"values of type {target.type} are no classes.")
-    return np.array(as_words(target).to_pylist(), dtype=str)
 
 
 def _mutual_information(members: NDArray[Any]) -> NDArray[np.float64]:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.tables.columns import as_moments, as_numbers, as_words
 from ntkgp.tables.features import kind_of, require_columns
+from ntkgp.tables.values import as_moments, as_numbers, as_words
 
 MOST_HELD_OUT = 10_000
 FEWEST_ROWS = 10

@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from ntkgp.core.files import replacing
 from ntkgp.report.tables import table as as_text
-from ntkgp.tables.columns import as_numbers
 from ntkgp.tables.commands import options
 from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.evaluation import Evaluation, page_of
 from ntkgp.tables.features import require_columns
 from ntkgp.tables.measure import score_model
-from ntkgp.tables.models import class_names
 from ntkgp.tables.output import writing
 from ntkgp.tables.scores import shown
+from ntkgp.tables.targets import class_names
+from ntkgp.tables.values import as_numbers
 
 
 def run(arguments: argparse.Namespace) -> int:

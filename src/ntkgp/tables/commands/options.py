@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import load
-from ntkgp.tables.choice import Choice, Task, require_classes, task_of
-from ntkgp.tables.columns import arrow_type, as_numbers
+from ntkgp.tables.choice import Choice
 from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.features import first_word_among_numbers, kind_of, require_columns
 from ntkgp.tables.files import TableFile
-from ntkgp.tables.models import TableModel, class_names
+from ntkgp.tables.models import TableModel
+from ntkgp.tables.targets import Task, class_names, require_classes, task_of
+from ntkgp.tables.values import arrow_type, as_numbers
 
 
 def settings_of(given: list[str]) -> dict[str, Any]:
