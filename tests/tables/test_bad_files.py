@@ -83,6 +83,8 @@ def test_places_are_refused(tmp_path, capsys, monkeypatch):
     path.write_bytes(spoiled(1, "1,2,3"))
     to_nowhere = ["--target", "y", "-o", tmp_path / "no" / "model"]
     refused(["fit", path, *to_nowhere], r"there is no directory", capsys, tmp_path)
+    onto_data = ["--target", "y", "-o", path]
+    refused(["fit", path, *onto_data], r"is a file that is no model", capsys, tmp_path)
 
     def denied(*arguments, **options):
         raise PermissionError(13, "Permission denied")

@@ -65,6 +65,8 @@ def test_fit_says_what_it_did_beside_simple_models(folder, capsys, tmp_path):
     assert main(["fit", str(folder / "rents.csv"), *map(str, arguments), "--refit"]) == 0
     assert "fitted to 80 rows, those held out among them" in capsys.readouterr().out
     assert len(ntkgp.load(tmp_path / "model").estimator_.law_.x) == 80
+    assert main(["inspect", str(tmp_path / "model")]) == 0
+    assert "then to 80 of all rows" in capsys.readouterr().out
 
 
 def test_predictions_of_a_file_are_those_of_a_frame(folder, capsys, tmp_path, monkeypatch):

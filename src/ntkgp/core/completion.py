@@ -50,8 +50,10 @@ def _levels(
 
 
 def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    found = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return dict(next(found).choices) if any(_is_branch(a) for a in parser._actions) else {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
 
 
 def _is_branch(action: argparse.Action) -> bool:

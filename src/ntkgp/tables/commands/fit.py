@@ -49,16 +49,18 @@ def run(arguments: argparse.Namespace) -> int:
         **score_simple(model.features_, data.table, data.y, train, parts.held_out, arguments.seed),
     }
     say_scores(scored, choice.title, talk)
+    talk.record(refitted_to=None)
     if arguments.refit:
         every = options.drawn(len(data.y), most, arguments.seed)
         usual = model.usual_doubt_
         model = fitted(choice, data, every, talk)
         model.usual_doubt_ = usual
         talk.say(f"the model kept is fitted to {len(every):,} rows, those held out among them.")
+        talk.record(refitted_to=len(every))
     model.summary_ = summary(choice, arguments, scored, talk)
     with writing(arguments.out):
         model.save(arguments.out)
-    talk.record(model=str(arguments.out), refitted=bool(arguments.refit))
+    talk.record(model=str(arguments.out))
     talk.say(f"model: {arguments.out}")
     talk.finish()
     return 0
@@ -74,8 +76,11 @@ def rows_of(text: str) -> int | None:
 
 
 def _check_place(out: Path) -> None:
-    if out.is_file() and out.suffix in (".csv", ".tsv", ".parquet", ".arrow", ".feather"):
-        raise ValueError(f"-o {out} is a file of data, which would be replaced: name another.")
+    """An error if a model cannot go there, before the work."""
+    if out.is_file():
+        with out.open("rb") as file:
+            if file.read(9)[8:] != b"{":  # as files of safetensors have
+                raise ValueError(f"-o {out} is a file that is no model: name another.")
     if not out.absolute().parent.is_dir():
         raise ValueError(f"-o {out}: there is no directory {out.absolute().parent}.")
 
@@ -86,6 +91,7 @@ def fitted(choice: Choice, data: Labelled, rows: NDArray[Any], talk: Talk) -> Ta
     with talk.timed(f"fits {choice.title} to {len(rows):,} rows", "fit_seconds"):
         table = data.table.take(rows)
         model.fit(table.append_column(data.name, data.target.take(rows)), data.name)
+    model.estimator_.set_params(verbose=False)  # of the fit alone
     for column in model.features_.dropped:
         talk.say(f"  column {column.name!r} is left out: {column.why}.")
     talk.record(
@@ -129,7 +135,7 @@ def summary(
         "model": choice.title,
         **{
             key: talk.facts[key]
-            for key in ("task", "trained_on", "held_out", "how", "fit_seconds", "verdict")
+            for key in ("task", "trained_on", "held_out", "how", "refitted_to", "verdict")
         },
         "scores": {name: found.values for name, found in scored.items()},
     }

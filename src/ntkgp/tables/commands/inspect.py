@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         talk.say(
             f"fitted by ntkgp {made['ntkgp_version']} to {made['trained_on']:,} rows of {made['data']}; "
             f"{made['held_out']:,} held out, {made['how']}"
+            + (f"; then to {made['refitted_to']:,} of all rows" if made["refitted_to"] else "")
         )
     talk.say()
     rows = [
