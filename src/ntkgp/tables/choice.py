@@ -21,8 +21,8 @@ FEW_ROWS = 10_000
 class Choice:
     """A model, and how its columns are read.
 
-    >>> Choice(law="nngp").model("regression", rows=100)
-    TableRegressor(estimator=GPRegressor(law='nngp', random_state=0), random_state=0)
+    >>> Choice(law="nngp").model("regression", rows=100).estimator
+    GPRegressor(law='nngp', random_state=0)
     """
 
     method: str = "ntkgp-param"
