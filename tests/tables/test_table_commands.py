@@ -22,8 +22,10 @@ from ntkgp.core.completion import SHELLS, script
 from ntkgp.predictive.distributions import Normal
 from ntkgp.tables import files
 from ntkgp.tables.baselines import simple_classifiers, simple_regressors
+from ntkgp.tables.choice import Choice
 from ntkgp.tables.scores import score_numbers
 from ntkgp.tables.splits import split
+from ntkgp.tables.targets import class_names, task_of
 
 
 @pytest.fixture(scope="module")
@@ -304,3 +306,39 @@ def test_an_interrupted_prediction_leaves_nothing(folder, tmp_path):
     assert error.strip() == "ntkgp: interrupted; nothing was written."
     assert not list(tmp_path.iterdir())
     (folder / "many.csv").unlink()
+
+
+# Choices.
+
+
+def test_noise_that_depends_on_the_row_is_found_by_the_law_or_learned():
+    def noise(rows, **options):
+        return Choice(heteroscedastic=True, **options).model("regression", rows).estimator.noise
+
+    assert noise(1_000) == ntkgp.VaryingNoise()
+    assert noise(100_000) == ntkgp.LearnedNoise()
+    assert noise(100_000, law="ntkgp") == ntkgp.VaryingNoise()
+    with pytest.raises(ValueError, match="the target has classes"):
+        Choice(heteroscedastic=True).model("classification", 100)
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        ([1.5, 2.5], "regression"),
+        (list(range(11)), "regression"),
+        ([0, 1, 2, 1], "classification"),
+        ([0.0, 1.0, 2.0, 1.0], "regression"),
+        ([True, False], "classification"),
+        (["a", "b"], "classification"),
+    ],
+    ids=str,
+)
+def test_the_task_follows_from_the_target(values, task):
+    assert task_of("y", pa.array(values))[0] == task
+
+
+def test_classes_come_back_as_they_are_read():
+    assert class_names(pa.array([2, 1])).tolist() == [2, 1]
+    assert class_names(pa.array([2.0, 1.0])).tolist() == ["2", "1"]
+    assert class_names(pa.array([True, False])).tolist() == ["true", "false"]

@@ -9,6 +9,7 @@ from sklearn.model_selection import cross_val_score
 
 import ntkgp
 from ntkgp import GPClassifier, GPRegressor, TableClassifier, TableRegressor
+from ntkgp.tables.features import TableFeatures
 
 
 def gp(**options):
@@ -47,6 +48,14 @@ def test_it_is_saved_and_loaded_whole(model, tmp_path):
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
     np.testing.assert_array_equal(again.novelty(new), model.novelty(new))
     assert clone(again).get_params()["drop"] == ("dear",)
+
+
+def test_parts_that_do_not_belong_together_are_refused(model):
+    other = TableRegressor.__from_store__(model.__to_store__(), None)
+    other.__check_stored__()
+    other.features_ = TableFeatures(model.features_.columns[:2])
+    with pytest.raises(ValueError, match="not those that its estimator was fitted to"):
+        other.__check_stored__()
 
 
 def test_novelty_is_about_usual_here_and_large_far_away(model):
