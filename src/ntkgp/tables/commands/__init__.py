@@ -35,6 +35,7 @@ def _fit(commands: Any) -> None:
     example = """ntkgp fit houses.csv --target price -o houses-model
 ntkgp fit visits.parquet --target returns --time date -o visits-model --members 5"""
     parser = _new_command(commands, "fit", about, example)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
     _add_data(parser)
     _add_target(parser)
     parser.add_argument(
@@ -59,6 +60,7 @@ def _predict(commands: Any) -> None:
     example = """ntkgp predict houses-model new.csv -o predicted.csv
 ntkgp predict houses-model new.parquet -o predicted.parquet --keep id --interval 0.9"""
     parser = _new_command(commands, "predict", about, example)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("model", type=Path, metavar="MODEL", help="made by ntkgp fit")
     _add_data(parser)
     parser.add_argument(
@@ -100,6 +102,7 @@ def _compare(commands: Any) -> None:
     example = """ntkgp compare houses.csv --target price
 ntkgp compare houses.csv --target price --method ntkgp-param --method exact-ntkgp"""
     parser = _new_command(commands, "compare", about, example)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
     _add_data(parser)
     _add_target(parser)
     parser.add_argument(
@@ -139,7 +142,6 @@ def _new_command(commands: Any, name: str, about: str, example: str) -> Any:
     )
     parser.set_defaults(command=partial(_run, name), interrupted=NOTHING_WRITTEN)
     parser.add_argument("--json", action="store_true", help="print one JSON document, no prose")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser
 
 
