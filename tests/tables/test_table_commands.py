@@ -291,15 +291,14 @@ def test_an_interrupted_prediction_leaves_nothing(folder, tmp_path):
     code = "import sys; from ntkgp.cli import main; sys.exit(main(sys.argv[1:]))"
     arguments = ["predict", folder / "rent", folder / "many.csv", "-o", tmp_path / "out.csv"]
     header, rows = (folder / "new.csv").read_text().split("\n", 1)
-    (folder / "many.csv").write_text(header + "\n" + rows * 4_000)
+    (folder / "many.csv").write_text(header + "\n" + rows * 12_000)
     run = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)], stderr=subprocess.PIPE, text=True
     )
-    for _ in range(1200):
+    for _ in range(3000):
         if any(tmp_path.glob("*.partial")):
             break
-        time.sleep(0.05)
-    time.sleep(0.3)
+        time.sleep(0.02)
     run.send_signal(signal.SIGINT)
     _, error = run.communicate(timeout=60)
     assert run.returncode == 130, error
