@@ -117,10 +117,10 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.features_.encode(as_table(X))
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write columns and fitted estimator, for `ntkgp.load`: safetensors and JSON."""
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write columns and fitted estimator into one file, safetensors, for `ntkgp.load`."""
         check_is_fitted(self)
-        storage.save(self, directory)
+        storage.save(self, path)
 
     def __to_store__(self) -> dict[str, Any]:
         fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}

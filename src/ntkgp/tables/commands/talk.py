@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
+from ntkgp.core.progress import printable
+
 
 class Talk:
     """Lines as they come, or facts gathered for the end."""
@@ -19,7 +21,7 @@ class Talk:
     def say(self, text: str = "") -> None:
         """A line for people; at once, so that a log shows it."""
         if not self.as_json:
-            print(text, flush=True)
+            print(printable(text), flush=True)
 
     def record(self, **facts: Any) -> None:
         """Facts for programs."""
