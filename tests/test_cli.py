@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ntkgp.cli import main, override
+from ntkgp.cli import main
 from ntkgp.experiments import results
 from ntkgp.experiments.catalogue import EXPERIMENTS
+from ntkgp.experiments.commands import override
 from ntkgp.experiments.experiment import run
 from ntkgp.experiments.toy import run as toy
 from ntkgp.experiments.toy.closeness import closeness

@@ -26,21 +26,22 @@ MAY_IMPORT = {
     "ensembles": {"core", "networks", "predictive"},
     "estimators": {"core", "networks", "kernels", "laws", "ensembles", "predictive"},
     "report": {"core", "predictive"},
+    "tables": {"core", "laws", "ensembles", "predictive", "estimators", "report"},
     "experiments": {
         "core", "predictive", "data", "networks", "kernels", "laws", "ensembles", "estimators", "report",
     },
     "playground": {"core", "data", "report"},
-    "cli": {"core", "data", "experiments", "report", "playground"},
+    "cli": {"core", "data", "experiments", "playground", "tables"},
 }  # fmt: skip
 """Each folder, and those that it stands on. laws and ensembles check each other, so neither is either's."""
 ONLY_IN = {
     "matplotlib": {"report", "experiments"},
-    "sklearn": {"estimators", "data", "experiments"},
+    "sklearn": {"estimators", "data", "experiments", "tables"},
     "flax": {"networks"},
     "equinox": {"networks"},
     "safetensors": {"core"},
     "pooch": {"data"},
-    "pyarrow": {"data"},
+    "pyarrow": {"data", "tables"},
     "PIL": {"data"},
 }
 

@@ -52,6 +52,8 @@ _WITH_SCIKIT_LEARN = {
     "SeparateClassifier": "ntkgp.estimators.separate",
     "ConformalRegressor": "ntkgp.estimators.conformal_regressor",
     "ConformalClassifier": "ntkgp.estimators.conformal_classifier",
+    "TableRegressor": "ntkgp.tables.models",
+    "TableClassifier": "ntkgp.tables.models",
 }
 _storable_when_imported(_WITH_SCIKIT_LEARN)
 
@@ -66,8 +68,8 @@ __all__ = [
     "Network", "nngp", "Noise", "Normal", "NotConverged", "NotEnoughMemory",
     "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS", "RandomCropsAndFlips",
     "Refined", "RowNoise", "SeparateClassifier", "SeparateRegressor", "Solver", "storable",
-    "StudentT", "Tangent", "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior",
-    "VaryingNoise", "WrongNetwork",
+    "StudentT", "TableClassifier", "TableRegressor", "Tangent", "Trainer", "TrainingKernel",
+    "uncertain_prior", "UncertainPrior", "VaryingNoise", "WrongNetwork",
 ]  # fmt: skip
 
 

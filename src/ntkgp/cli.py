@@ -1,37 +1,23 @@
-"""The command line: run experiments, draw them, keep data sets, open the playground."""
+"""The command line: tables, experiments of the paper, data sets, the playground."""
 
 import argparse
 import os
 import sys
-import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import fields, replace
-from pathlib import Path
-from textwrap import wrap
-from typing import Any
-
-import jax
 
 import ntkgp
-from ntkgp.core.compilation import NoDevice
-from ntkgp.core.memory import NotEnoughMemory
+from ntkgp.core import completion
 from ntkgp.core.progress import printable
 from ntkgp.data import commands as data_commands
-from ntkgp.experiments import reports
-from ntkgp.experiments.catalogue import EXPERIMENTS
-from ntkgp.experiments.experiment import run
+from ntkgp.experiments import commands as experiment_commands
+from ntkgp.experiments.commands import EXPECTED
 from ntkgp.playground import command as playground_command
-from ntkgp.report.page import write_page
-
-EXPECTED = (ValueError, OSError, ModuleNotFoundError, NotEnoughMemory, FloatingPointError, NoDevice)
-"""Errors about the user's input, files or machine, whose message says enough."""
-HEADING = "Bayesian Deep Ensembles via the Neural Tangent Kernel: what was reproduced"
+from ntkgp.tables import commands as table_commands
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; errors in the user's input are one line, not a traceback."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         return int(arguments.command(arguments) or 0)
     except BrokenPipeError:  # whoever reads our output, such as head, has stopped
@@ -43,218 +29,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         if type(interrupt) is not KeyboardInterrupt:  # another signal, for `ntkgp_command`
             raise
-        print("ntkgp: interrupted; run the same command again to continue.", file=sys.stderr)
+        print(f"ntkgp: {getattr(arguments, 'interrupted', 'interrupted.')}", file=sys.stderr)
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ntkgp", description=ntkgp.__doc__)
-    parser.add_argument("--version", action="version", version=f"ntkgp {ntkgp.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    reproduce = commands.add_parser(
-        "reproduce",
-        help="run an experiment of the paper and report it",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="experiments:\n"
-        + "\n".join(f"  {name:8} {entry.title}" for name, entry in EXPERIMENTS.items()),
-    )
-    reproduce.add_argument(
-        "name", choices=[*EXPERIMENTS, "all"], metavar="NAME", help="an experiment below, or all"
-    )
-    reproduce.add_argument(
-        "--preset",
-        default="laptop",
-        help="laptop (the default), paper, or another that the experiment has",
-    )
-    reproduce.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="change one field of the preset; lists are separated by commas, and with all the field "
-        "is EXPERIMENT.FIELD",
-    )
-    reproduce.add_argument(
-        "--repeats", type=int, help="independent repeats, the preset's if left out"
-    )
-    reproduce.add_argument(
-        "--out", type=Path, help="directory for results (default: runs/NAME-PRESET)"
-    )
-    reproduce.add_argument("--quiet", action="store_true", help="no progress bar")
-    reproduce.set_defaults(command=_reproduce)
-
-    report = commands.add_parser(
-        "report", help="draw figures, tables and a page of claims from results; trains nothing"
-    )
-    report.add_argument(
-        "runs",
-        type=Path,
-        nargs="+",
-        help="results files, or directories: the results files in them, whatever their names",
-    )
-    report.add_argument(
-        "--out",
-        type=Path,
-        help="directory of the page and the figures (default: the first one given, or that of the "
-        "first file)",
-    )
-    report.set_defaults(command=_report)
-
+def parser() -> argparse.ArgumentParser:
+    """Of all commands."""
+    whole = argparse.ArgumentParser(prog="ntkgp", description=ntkgp.__doc__)
+    whole.add_argument("--version", action="version", version=f"ntkgp {ntkgp.__version__}")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    table_commands.add_to(commands)
+    experiment_commands.add_to(commands)
     data_commands.add_to(commands)
     playground_command.add_to(commands)
-    return parser
-
-
-def _reproduce(arguments: argparse.Namespace) -> int:
-    with suppress(RuntimeError):  # JAX has started already, and keeps its devices
-        jax.config.update("jax_num_cpu_devices", os.cpu_count())
-    out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"cannot write results into {out}: {error}. Choose another --out."
-        ) from error
-    if arguments.name == "all":
-        return _reproduce_all(arguments, out)
-    config = _configured(arguments.name, arguments, arguments.set)
-    _get_data(arguments.name)
-    _write_report([_run(arguments.name, config, out, not arguments.quiet)], out)
-    return 0
-
-
-def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
-    """Run every experiment whose data are there; return 1 if one of them failed."""
-    settings = _by_experiment(arguments.set)
-    configs = {name: _configured(name, arguments, settings.get(name, [])) for name in EXPERIMENTS}
-    notes, failed = [], False
-    for name, config in configs.items():
-        _say(f"== {name}: {EXPERIMENTS[name].title}")
-        try:
-            _get_data(name)
-        except EXPECTED as error:
-            notes.append(f"{name} was left out: {error}")
-            _say(f"{name} is left out, for want of data.")
-            continue
-        started = time.perf_counter()
-        try:
-            _run(name, config, out, not arguments.quiet)
-        except EXPECTED as error:
-            failed = True
-            notes.append(f"{name} failed: {error}")
-            _say(f"{name} failed.")
-        else:
-            _say(f"{name}: {time.perf_counter() - started:.0f} s")
-    try:
-        _write_report([out], out, notes)
-    except FileNotFoundError as error:  # nothing has run
-        print("\n".join([*notes, str(error)]))
-    return 1 if failed else 0
-
-
-def _get_data(name: str) -> None:
-    """Get the data sets of an experiment, or name all that are missing."""
-    missing = []
-    for data_set in EXPERIMENTS[name].needs:
-        try:
-            ntkgp.data.get(data_set)
-        except EXPECTED as error:
-            missing.append(str(error))
-    if missing:
-        raise FileNotFoundError(" ".join(missing))
-
-
-def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str]) -> Any:
-    """The preset with the user's changes."""
-    presets = EXPERIMENTS[name].presets
-    if arguments.preset not in presets:
-        raise ValueError(f"{name} has the presets {', '.join(presets)}; got {arguments.preset!r}.")
-    config = override(presets[arguments.preset], settings)
-    if arguments.repeats is None:
-        return config
-    if "repeats" in {field.name for field in fields(config)}:
-        return replace(config, repeats=arguments.repeats)
-    if arguments.name != "all":
-        raise ValueError(f"{name} has no repeats: leave --repeats out.")
-    return config
-
-
-def _run(name: str, config: Any, out: Path, progress: bool) -> Path:
-    """Run one experiment; return its results file."""
-    path = run(EXPERIMENTS[name], config, out, progress=progress, say=_say)
-    print(f"results: {path}\n")
-    return path
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)  # so that a log shows it at once
-
-
-def _by_experiment(settings: Sequence[str]) -> dict[str, list[str]]:
-    """EXPERIMENT.FIELD=VALUE settings as FIELD=VALUE ones of each experiment."""
-    split: dict[str, list[str]] = {}
-    for setting in settings:
-        name, dot, rest = setting.partition(".")
-        if not dot or name not in EXPERIMENTS:
-            raise ValueError(
-                f"with all, --set takes EXPERIMENT.FIELD=VALUE, such as toy.width=64; got {setting!r}."
-            )
-        split.setdefault(name, []).append(rest)
-    return split
-
-
-def _report(arguments: argparse.Namespace) -> None:
-    first = arguments.runs[0]
-    _write_report(arguments.runs, arguments.out or (first if first.is_dir() else first.parent))
-
-
-def _write_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -> None:
-    """Write figures and a page into a folder; print the tables, the paths and the notes."""
-    parts, skipped = reports.read(paths, EXPERIMENTS)
-    page = write_page(HEADING, parts, out, notes)
-    for part in parts:
-        print("\n".join([f"== {part.title} ({part.source})", "", *part.section.lines()]))
-        for stem, shows in part.figures(out):
-            print("\n        ".join([f"figure: {stem}.png and .svg", *wrap(shows, 92)]))
-        print()
-    print("\n".join([*(f"skipped: {why}" for why in skipped), *notes, f"page: {page}"]))
-
-
-def override(config: Any, settings: Sequence[str]) -> Any:
-    """The configuration with FIELD=VALUE settings applied, each read as its field's own type."""
-    known = {field.name: getattr(config, field.name) for field in fields(config)}
-    changes = {}
-    for setting in settings:
-        name, separator, text = setting.partition("=")
-        if not separator or name not in known:
-            raise ValueError(
-                f"--set takes FIELD=VALUE with a field of {', '.join(known)}; got {setting!r}."
-            )
-        try:
-            changes[name] = _read(text, known[name])
-        except ValueError:
-            kind = _kind(known[name])
-            raise ValueError(f"--set {name} needs a value of type {kind}; got {text!r}.") from None
-    return replace(config, **changes)
-
-
-def _kind(like: Any) -> str:
-    return (
-        f"{type(like[0]).__name__}, or several" if isinstance(like, tuple) else type(like).__name__
-    )
-
-
-def _read(text: str, like: Any) -> Any:
-    if not text:
-        raise ValueError(text)
-    if isinstance(like, tuple):
-        return tuple(type(like[0])(part) for part in text.split(","))
-    if isinstance(like, bool):
-        if text not in ("True", "False"):
-            raise ValueError(text)
-        return text == "True"
-    return type(like)(text)
+    completion.add_to(commands, whole)
+    return whole
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import ntkgp
-import ntkgp.cli
+import ntkgp.experiments.commands
 from ntkgp.cli import main
 from ntkgp.core import memory
 from ntkgp.data import Dataset, Split
@@ -577,7 +577,7 @@ def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(ntkgp.data, "get", missing)
-    monkeypatch.setattr(ntkgp.cli, "run", full)
+    monkeypatch.setattr(ntkgp.experiments.commands, "run", full)
     assert main(["reproduce", "all", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "laws failed: [Errno 28]" in printed
@@ -586,7 +586,7 @@ def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, mo
 
 
 def test_all_reports_what_it_can_beside_a_file_of_another_version(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(ntkgp.cli, "run", lambda *arguments, **options: tmp_path)
+    monkeypatch.setattr(ntkgp.experiments.commands, "run", lambda *arguments, **options: tmp_path)
     monkeypatch.setattr(ntkgp.data, "get", lambda name: None)
     kept = Path(__file__).parents[2] / "docs" / "results"
     for name, lost in (("laws", "nothing"), ("digits", "entropy_edges")):

@@ -21,3 +21,16 @@ def one_blas_thread() -> Iterator[None]:
     """
     with _controller().limit(limits=1, user_api="blas"):
         yield
+
+
+@contextmanager
+def one_openmp_thread() -> Iterator[None]:
+    """For short work of other libraries on several threads, which wait for each other on a busy machine.
+
+    >>> with one_openmp_thread():
+    ...     pass
+    """
+    with ThreadpoolController().limit(
+        limits=1, user_api="openmp"
+    ):  # libraries that came since, too
+        yield

@@ -13,7 +13,11 @@ from ntkgp.data.stored import BuiltIn
 
 def add_to(commands: Any) -> None:
     """Give a command line the command `data`; `arguments.command(arguments)` runs and prints it."""
-    data = commands.add_parser("data", help="list, get and check the data sets")
+    data = commands.add_parser(
+        "data",
+        help="list, get and check the data sets",
+        epilog="example: ntkgp data get mnist --from Downloads",
+    )
     actions = data.add_subparsers(required=True, metavar="ACTION")
 
     listing = actions.add_parser("list", help="which data sets there are, where, and how large")

@@ -1,0 +1,1 @@
+"""Tables as people have them: files and frames with numbers, words, dates and gaps."""

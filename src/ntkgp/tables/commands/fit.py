@@ -1,0 +1,141 @@
+"""`ntkgp fit`: a model from a table, measured on rows held out beside simple models."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+import ntkgp
+from ntkgp.report.tables import table as as_text
+from ntkgp.tables.choice import Choice
+from ntkgp.tables.commands import options
+from ntkgp.tables.commands.options import Labelled
+from ntkgp.tables.commands.talk import Talk
+from ntkgp.tables.measure import score_model, score_simple
+from ntkgp.tables.models import TableModel
+from ntkgp.tables.output import writing
+from ntkgp.tables.scores import Scored, difference, shown
+from ntkgp.tables.splits import split
+
+
+def run(arguments: argparse.Namespace) -> int:
+    talk = Talk("fit", arguments.json)
+    most = rows_of(arguments.rows)
+    choice = options.choice_of(arguments)
+    _check_place(arguments.out)
+    data = options.read_labelled(arguments, talk)
+    choice.model(data.task, len(data.y))  # refused before the work, if it is
+    labels = data.y if data.task == "classification" else None
+    parts = split(
+        data.table,
+        arguments.holdout,
+        arguments.seed,
+        time=arguments.time,
+        group=arguments.group,
+        labels=labels,
+    )
+    train = parts.train[options.drawn(len(parts.train), most, arguments.seed)]
+    talk.say(
+        f"trains on {len(train):,} of {len(parts.train):,} rows"
+        + (", drawn at random (--rows all takes all)" if len(train) < len(parts.train) else "")
+        + f"; {len(parts.held_out):,} are held out, {parts.how}."
+    )
+    talk.record(trained_on=len(train), held_out=len(parts.held_out), how=parts.how)
+    model = fitted(choice, data, train, talk)
+    model.refer_to(data.table.take(parts.held_out))
+    scored = {
+        choice.title: score_model(model, data.table.take(parts.held_out), data.y[parts.held_out]),
+        **score_simple(model.features_, data.table, data.y, train, parts.held_out, arguments.seed),
+    }
+    say_scores(scored, choice.title, talk)
+    talk.record(refitted_to=None)
+    if arguments.refit:
+        every = options.drawn(len(data.y), most, arguments.seed)
+        usual = model.usual_doubt_
+        model = fitted(choice, data, every, talk)
+        model.usual_doubt_ = usual
+        talk.say(f"the model kept is fitted to {len(every):,} rows, those held out among them.")
+        talk.record(refitted_to=len(every))
+    model.summary_ = summary(choice, arguments, scored, talk)
+    with writing(arguments.out):
+        model.save(arguments.out)
+    talk.record(model=str(arguments.out))
+    talk.say(f"model: {arguments.out}")
+    talk.finish()
+    return 0
+
+
+def rows_of(text: str) -> int | None:
+    """--rows: a number, or all."""
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 10:
+        raise ValueError(f"--rows takes a number of at least 10, or all; got {text!r}.")
+    return int(text)
+
+
+def _check_place(out: Path) -> None:
+    """An error if a model cannot go there, before the work."""
+    if out.is_file():
+        with out.open("rb") as file:
+            if file.read(9)[8:] != b"{":  # as files of safetensors have
+                raise ValueError(f"-o {out} is a file that is no model: name another.")
+    if not out.absolute().parent.is_dir():
+        raise ValueError(f"-o {out}: there is no directory {out.absolute().parent}.")
+
+
+def fitted(choice: Choice, data: Labelled, rows: NDArray[Any], talk: Talk) -> TableModel:
+    """The model, fitted to these rows; what became of the columns is said."""
+    model = choice.model(data.task, len(rows))
+    with talk.timed(f"fits {choice.title} to {len(rows):,} rows", "fit_seconds"):
+        table = data.table.take(rows)
+        model.fit(table.append_column(data.name, data.target.take(rows)), data.name)
+    model.estimator_.set_params(verbose=False)  # of the fit alone
+    for column in model.features_.dropped:
+        talk.say(f"  column {column.name!r} is left out: {column.why}.")
+    talk.record(
+        columns={column.name: column.words() for column in model.features_.columns},
+        left_out={column.name: column.why for column in model.features_.dropped},
+    )
+    return model
+
+
+def say_scores(scored: dict[str, Scored], title: str, talk: Talk) -> None:
+    """The table of scores, and whether the model is worth it."""
+    talk.say()
+    talk.say(as_text([shown(name, found.values) for name, found in scored.items()]))
+    talk.say()
+    words = verdict(scored, title)
+    talk.say(words)
+    talk.record(scores={name: found.values for name, found in scored.items()}, verdict=words)
+
+
+def verdict(scored: dict[str, Scored], title: str) -> str:
+    """Whether the model beats the best of the simple ones, by the likelihood of the rows held out."""
+    others = [name for name in scored if name != title]
+    best = min(others, key=lambda name: scored[name].values["nll"])
+    apart = difference(scored[title], scored[best])
+    size = f"NLL {abs(apart.mean):.3f} ± {2 * apart.error:.3f}"
+    if apart.verdict == "better":
+        return f"worth it: {size} below {best}, the best of the simple models."
+    if apart.verdict == "worse":
+        return f"not worth it by likelihood: {size} above {best}. Take that, or try ntkgp compare."
+    return f"no better than {best} by likelihood, within two standard errors: {size} apart."
+
+
+def summary(
+    choice: Choice, arguments: argparse.Namespace, scored: dict[str, Scored], talk: Talk
+) -> dict[str, Any]:
+    """What the model's file remembers of its making."""
+    return {
+        "ntkgp_version": ntkgp.__version__,
+        "data": arguments.data.name,
+        "target": arguments.target,
+        "model": choice.title,
+        **{
+            key: talk.facts[key]
+            for key in ("task", "trained_on", "held_out", "how", "refitted_to", "verdict")
+        },
+        "scores": {name: found.values for name, found in scored.items()},
+    }
