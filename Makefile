@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test quick test-slow test-oldest test-newest check audit bench figures clean
+.PHONY: demo test quick test-slow test-ray test-oldest test-newest check audit bench figures clean
 
 demo: $(VENV)/.report
 	$(BIN)/ntkgp reproduce toy --preset demo --out runs/demo --quiet
@@ -32,6 +32,11 @@ figures: $(VENV)/.report
 
 test-slow: $(VENV)/.test
 	$(BIN)/pytest -m slow
+
+# Members on two nodes of a Ray cluster on this machine, a killed worker and a killed node among them.
+test-ray: $(VENV)/.test
+	$(PIP) -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest -m slow tests/test_ray.py
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .

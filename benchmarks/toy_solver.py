@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from common import Rows, best_seconds, compile_anew, options_of, parsed, write
 from ntkgp import METHODS, fit
+from ntkgp.ensembles.losses import offsets
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Problem, draw_members, training_set
-from ntkgp.ensembles.training import offsets
 from ntkgp.experiments import results
 from ntkgp.experiments.experiment import run
 from ntkgp.experiments.toy import run as toy

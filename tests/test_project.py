@@ -40,6 +40,7 @@ ONLY_IN = {
     "flax": {"networks"},
     "equinox": {"networks"},
     "safetensors": {"core"},
+    "ray": {"core"},
     "pooch": {"data"},
     "pyarrow": {"data", "tables"},
     "PIL": {"data"},
@@ -171,6 +172,7 @@ def test_import_brings_in_nothing_heavy_beyond_jax():
         "pooch",
         "pyarrow",
         "PIL",
+        "ray",
     }
 
 

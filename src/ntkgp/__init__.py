@@ -6,12 +6,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 from ntkgp import data
+from ntkgp.core.cluster import Ray
 from ntkgp.core.compilation import keep_compiled
 from ntkgp.core.memory import NotEnoughMemory
 from ntkgp.core.storage import WrongNetwork, load, storable
 from ntkgp.core.storage import storable_when_imported as _storable_when_imported
+from ntkgp.ensembles.checkpoint import Checkpoint, CheckpointNotWritten
 from ntkgp.ensembles.ensemble import Ensemble
-from ntkgp.ensembles.fit import MemberFailure, fit
+from ntkgp.ensembles.fit import MemberFailure, MemberRetried, fit
 from ntkgp.ensembles.methods import METHODS, Method, Offset, PriorNetwork, Tangent
 from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise, Noise
 from ntkgp.ensembles.trainers import Descent, GaussNewton, RandomCropsAndFlips, Trainer
@@ -58,18 +60,18 @@ _WITH_SCIKIT_LEARN = {
 _storable_when_imported(_WITH_SCIKIT_LEARN)
 
 __all__ = [
-    "adapters", "Cholesky", "Closeness", "compare", "condition", "ConformalClassifier",
-    "ConformalRegressor", "ConjugateGradients", "ConstantNoise", "data", "Descent",
-    "empirical_ntk", "Ensemble", "EnsembleClassifier", "EnsembleRegressor", "ExactLaw", "fit",
-    "fit_prior", "FittedRowNoise", "GaussNewton", "GPClassifier", "GPRegressor", "HeavyTails",
-    "Inverse", "keep_compiled", "kernel_matrices", "Law", "LAWS", "LayeredNetwork", "layers",
-    "LearnedNoise", "LearnedPrior", "linearise", "Linearised", "load", "log_marginal_likelihood",
-    "LogNormal", "MemberFailure", "Method", "METHODS", "metrics", "Mixture", "mlp", "myrtle",
-    "Network", "nngp", "Noise", "Normal", "NotConverged", "NotEnoughMemory",
-    "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS", "RandomCropsAndFlips",
-    "Refined", "RowNoise", "SeparateClassifier", "SeparateRegressor", "Solver", "storable",
-    "StudentT", "TableClassifier", "TableRegressor", "Tangent", "Trainer", "TrainingKernel",
-    "uncertain_prior", "UncertainPrior", "VaryingNoise", "WrongNetwork",
+    "adapters", "Checkpoint", "CheckpointNotWritten", "Cholesky", "Closeness", "compare",
+    "condition", "ConformalClassifier", "ConformalRegressor", "ConjugateGradients", "ConstantNoise",
+    "data", "Descent", "empirical_ntk", "Ensemble", "EnsembleClassifier", "EnsembleRegressor",
+    "ExactLaw", "fit", "fit_prior", "FittedRowNoise", "GaussNewton", "GPClassifier", "GPRegressor",
+    "HeavyTails", "Inverse", "keep_compiled", "kernel_matrices", "Law", "LAWS", "LayeredNetwork",
+    "layers", "LearnedNoise", "LearnedPrior", "linearise", "Linearised", "load",
+    "log_marginal_likelihood", "LogNormal", "MemberFailure", "MemberRetried", "Method", "METHODS",
+    "metrics", "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise", "Normal", "NotConverged",
+    "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS",
+    "RandomCropsAndFlips", "Ray", "Refined", "RowNoise", "SeparateClassifier", "SeparateRegressor",
+    "Solver", "storable", "StudentT", "TableClassifier", "TableRegressor", "Tangent", "Trainer",
+    "TrainingKernel", "uncertain_prior", "UncertainPrior", "VaryingNoise", "WrongNetwork",
 ]  # fmt: skip
 
 

@@ -21,13 +21,14 @@ from helpers import (
     some_slow,
 )
 from ntkgp import METHODS, Descent, GaussNewton, LearnedNoise, adapters, fit
-from ntkgp.ensembles import training
+from ntkgp.ensembles import forecast, training
+from ntkgp.ensembles.losses import offsets
 from ntkgp.ensembles.member import Baselearner, Member, member_keys
 from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Problem, draw_members
 from ntkgp.ensembles.trainers import default_trainer
 from ntkgp.ensembles.trainers.descent import shuffled
-from ntkgp.ensembles.training import offsets, run_rounds, train
+from ntkgp.ensembles.training import run_rounds, train
 
 X = np.array([[-1.5], [-0.6], [0.4], [1.3]])
 Y = np.sin(2 * X)
@@ -423,7 +424,7 @@ def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
 )
 def test_delta_within_the_step_is_the_cached_one(method, trainer, monkeypatch):
     kept = fit(ntkgp.mlp(1, width=16), X, Y, method=method, members=2, trainer=trainer)
-    monkeypatch.setattr(training, "DELTA_BYTES", 0)
+    monkeypatch.setattr(forecast, "DELTA_BYTES", 0)
     again = fit(ntkgp.mlp(1, width=16), X, Y, method=method, members=2, trainer=trainer)
     np.testing.assert_allclose(again.outputs(T), kept.outputs(T), rtol=1e-4, atol=1e-5)
 
@@ -646,7 +647,7 @@ def test_a_member_that_diverges_is_named_and_left_out():
         return draws._replace(epsilon=draws.epsilon.at[1].set(1e30))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ntkgp.ensembles.fit.draw_members", sabotaged)
+        patch.setattr("ntkgp.ensembles.job.draw_members", sabotaged)
         with pytest.warns(ntkgp.MemberFailure, match="member 7 "):
             ensemble = fit(net, X, Y, members=[3, 7, 9], trainer=trainer)
     assert ensemble.failed == (7,)

@@ -1,6 +1,7 @@
 """An experiment of one's own, defined here and nowhere else: run, resumed and reported to a page."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -128,3 +129,25 @@ def test_in_the_table_it_is_a_command(tmp_path, capsys, monkeypatch):
     assert f"figure: {tmp_path / 'coins'}.png and .svg\n        Curves of coins." in printed
     assert main(["reproduce", "coins", "--preset", "paper"]) == 2
     assert "coins has the presets laptop; got 'paper'" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on_from_its_checkpoint(tmp_path):
+    """The state of a run lies beside the results until the run is recorded."""
+    seen = []
+
+    def interrupted(config, mark, given):
+        folder = Path(given.part("one").training["checkpoint"].directory)
+        seen.append(folder.exists())
+        folder.mkdir(parents=True, exist_ok=True)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return record(config, mark, given)
+
+    coins = replace(COINS, record=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(coins, CoinsConfig(), tmp_path, say=quiet)
+    assert (tmp_path / "coins.checkpoints").exists()
+    runs = results.load(run(coins, CoinsConfig(), tmp_path, say=quiet))["runs"]
+    assert seen == [False, False, True, False]
+    assert [entry.get("resumed") for entry in runs] == [None, True, None]
+    assert not (tmp_path / "coins.checkpoints").exists()

@@ -56,12 +56,16 @@ class Ensemble:
     """(k,): why training ended. "converged": by the trainer's own criterion. "stuck": steps promise to
     lower the loss, but none does. "stopped early": by rows held out. "limit": the trainer ran out of
     steps."""
+    attempts: NDArray[Any]
+    """(k,): how often each member was trained. Beyond 1, its loss had become NaN or infinite, and each
+    attempt began anew with steps a quarter as large as those of the one before."""
     trained_on: str
     """A fingerprint of the training data."""
     members_at_once: int | None = None
     """How many members a program may hold, in training and in prediction; None for all."""
     failed: tuple[int, ...] = ()
-    """Indices of members whose loss became NaN or infinite; they are in none of the above."""
+    """Indices of members whose loss became NaN or infinite in every attempt; they are in none of the
+    above."""
 
     def __repr__(self) -> str:
         return (
@@ -168,6 +172,7 @@ class Ensemble:
             lengthened("validation_losses"),
             np.concatenate([self.objectives, other.objectives])[order],
             np.concatenate([self.ended, other.ended])[order],
+            np.concatenate([self.attempts, other.attempts])[order],
             self.trained_on,
             min(filter(None, (self.members_at_once, other.members_at_once)), default=None),
             tuple(sorted({*self.failed, *other.failed} - set(indices.tolist()))),

@@ -1,5 +1,6 @@
 """Training an ensemble in one call."""
 
+import os
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -11,16 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ntkgp.core.arrays import check_inputs, check_number, check_seed, check_weights
+from ntkgp.core.cluster import Ray, check_backend
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.progress import note
+from ntkgp.ensembles.checkpoint import Checkpoint, check_checkpoint
 from ntkgp.ensembles.ensemble import Ensemble
+from ntkgp.ensembles.job import Job, Members, check_job, train_members
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
-from ntkgp.ensembles.plans import choose_plan
-from ntkgp.ensembles.problem import Data, Draw, Problem, draw_members
+from ntkgp.ensembles.problem import Data, Problem
+from ntkgp.ensembles.remote import members_per_task, train_remotely
 from ntkgp.ensembles.trainers import Trainer, default_trainer
-from ntkgp.ensembles.training import Trained, check_training, train
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 
@@ -35,6 +38,10 @@ class MemberFailure(UserWarning):
 
 class FarFromTargets(UserWarning):
     """Members' predictions at the training rows are nowhere near their targets."""
+
+
+class MemberRetried(UserWarning):
+    """Some members' losses became NaN or infinite, and those members were trained with smaller steps."""
 
 
 def fit(
@@ -54,6 +61,8 @@ def fit(
     weight_decay: float = 0.0,
     members_at_once: int | None = None,
     plan: str = "auto",
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    backend: str | Ray | None = None,
     progress: bool = False,
 ) -> Ensemble:
     """Train an ensemble.
@@ -83,7 +92,14 @@ def fit(
         members_at_once: how many members one program holds; None for all. Fewer take less memory.
         plan: how members run: "together" in one program, "sharded" over devices, "unrolled", "one
             by one", or "auto" for the plan that suits the network and the devices.
+        checkpoint: a directory, or a `Checkpoint`, that keeps the state of training: the same fit goes
+            on from there after a crash or a signal, and gives the same members bit for bit.
+        backend: None for this machine; "ray", or a `Ray`, to train groups of members on a cluster.
         progress: show a progress bar.
+
+    A member whose loss becomes NaN or infinite is trained again from its own start, up to twice, each time
+    with steps a quarter as large, and for `GaussNewton` with four times the damping. A warning says so. If
+    it fails again it is left out: `failed` names it.
 
     >>> x = np.linspace(-1, 1, 8)[:, None]
     >>> ensemble = fit(ntkgp.mlp(1, width=64), x, np.sin(3 * x), members=3)
@@ -107,56 +123,74 @@ def fit(
     problem = _check_problem(learner, x, y, sample_weight, validation)
     seed = check_seed(seed)
     trainers = _check_trainers(trainer, problem, progress)
-    chosen = choose_plan(net, len(indices), plan, members_at_once)
-    for each in trainers:
-        check_training(problem, each, chosen)
-    own_nets = _check_member_nets(member_nets, net, len(indices))
-    draws = draw_members(learner, seed, indices, problem.data.y, own_nets)
-    trained = train(problem, draws, trainers[0], chosen, progress)
-    for each in trainers[1:]:
-        onwards = draws._replace(theta=trained.theta)
-        trained = trained.then(train(problem, onwards, each, chosen, progress))
-    good = np.isfinite(trained.losses).all(axis=1) & np.isfinite(trained.objectives)
-    failed = tuple(i for i, ok in zip(indices, good, strict=True) if not ok)
-    _warn_of_failures(failed, len(indices))
-    _warn_if_far(learner, problem.data, trained.objectives[good])
-    theta, member, trained = _kept(learner, draws, trained, good)
+    nets = _check_member_nets(member_nets, net, len(indices))
+    job = Job(problem, seed, trainers, plan, members_at_once)
+    where, cluster = check_checkpoint(checkpoint), check_backend(backend)
+    if cluster is None:
+        check_job(job, len(indices))
+        done = train_members(job, indices, nets, where, progress)
+    else:
+        check_job(job, members_per_task(cluster, len(indices)))
+        done = train_remotely(cluster, job, indices, nets, where, progress)
+    _report_failures(indices, done)
+    _warn_if_far(learner, problem.data, done.trained.objectives[done.good])
+    return _ensemble(job, indices, done)
+
+
+def _ensemble(job: Job, indices: tuple[int, ...], done: Members) -> Ensemble:
+    """The members that did not fail."""
+    good = done.good
+    kept = done if good.all() else jax.tree.map(lambda leaf: leaf[good], done)
+    trained = kept.trained
     return Ensemble(
-        learner,
-        seed,
-        tuple(i for i in indices if i not in failed),
-        theta,
-        member,
-        trained.losses,
-        trained.validation_losses,
-        trained.objectives,
-        trained.ended,
-        problem.data.fingerprint(),
-        members_at_once,
-        failed,
+        learner=job.problem.learner,
+        seed=job.seed,
+        indices=tuple(i for i, ok in zip(indices, good, strict=True) if ok),
+        theta=trained.theta,
+        member=kept.member,
+        losses=trained.losses,
+        validation_losses=trained.validation_losses,
+        objectives=trained.objectives,
+        ended=trained.ended,
+        attempts=kept.attempts,
+        trained_on=job.problem.data.fingerprint(),
+        members_at_once=job.members_at_once,
+        failed=tuple(i for i, ok in zip(indices, good, strict=True) if not ok),
     )
 
 
-def _kept(
-    learner: Baselearner, draws: Draw, trained: Trained, good: NDArray[np.bool_]
-) -> tuple[Any, Any, Trained]:
-    """θ̂, the fixed draws that predictions need, and the record of training, without failed members."""
-    theta_0 = draws.member.theta_0 if learner.method.needs_init else None
-    values = (trained.theta, draws.member._replace(theta_0=theta_0), trained._replace(theta=None))
-    return values if good.all() else jax.tree.map(lambda leaf: leaf[good], values)
-
-
-def _warn_of_failures(failed: tuple[int, ...], n_members: int) -> None:
-    if not failed:
-        return
-    detail = (
-        f"the training loss of member{'s' if len(failed) > 1 else ''} "
-        f"{', '.join(map(str, failed))} became NaN or infinite. Lower the learning rate, "
-        "standardise the data, give a larger noise_std, or check y for extreme values."
+def _report_failures(indices: tuple[int, ...], done: Members) -> None:
+    diverged = "the training loss of {} became NaN or infinite"
+    remedy = (
+        "Lower the learning rate, standardise the data, give a larger noise_std, or check y for "
+        "extreme values."
     )
-    if len(failed) == n_members:
-        raise FloatingPointError(f"no member survived training: {detail}")
-    warnings.warn(f"{detail} They are left out of the ensemble.", MemberFailure, stacklevel=3)
+    tried = list(zip(indices, done.good, done.attempts, strict=True))
+    failed = [i for i, ok, _ in tried if not ok]
+    retried = [i for i, ok, attempts in tried if ok and attempts > 1]
+    if len(failed) == len(indices):
+        raise FloatingPointError(
+            f"no member survived training: {diverged.format(_named(failed))}, with smaller steps too. "
+            f"{remedy}"
+        )
+    if retried:
+        warnings.warn(
+            f"{diverged.format(_named(retried))}. They were trained again with smaller steps, and are "
+            f"part of the ensemble. {remedy}",
+            MemberRetried,
+            stacklevel=3,
+        )
+    if failed:
+        warnings.warn(
+            f"{diverged.format(_named(failed))}, with smaller steps too. They are left out of the "
+            f"ensemble. {remedy}",
+            MemberFailure,
+            stacklevel=3,
+        )
+
+
+def _named(members: Sequence[int]) -> str:
+    return f"member{'s' if len(members) > 1 else ''} {', '.join(map(str, members))}"
 
 
 def _warn_if_far(learner: Baselearner, data: Data, objectives: NDArray[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Training: the one place for groups of members, δ, memory, early stopping and results.
+"""Training: the one place for groups of members, δ, memory, rounds and results.
 
 A trainer says what one member does in one step (`trainers.protocol`). A plan says how members share a
 program (`plans`). Neither knows of the other: they meet here.
@@ -13,17 +13,23 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from ntkgp.core.arrays import row_batches
-from ntkgp.core.memory import require
 from ntkgp.core.progress import note, progress_bar
 from ntkgp.core.typing import Params
-from ntkgp.ensembles.member import Baselearner, Member
+from ntkgp.ensembles.checkpoint import Keeper, Kept
+from ntkgp.ensembles.forecast import keeps_delta
+from ntkgp.ensembles.losses import (
+    Best,
+    better,
+    first_best,
+    held_out_losses,
+    objectives,
+    offsets,
+    regulariser,
+)
 from ntkgp.ensembles.plans import Plan
-from ntkgp.ensembles.problem import Data, Draw, Problem
+from ntkgp.ensembles.problem import Draw, Problem
 from ntkgp.ensembles.trainers.protocol import ENDED, Trainer
 
-DELTA_BYTES = 2**30
-"""Up to this size, δ of a group on the training inputs is computed once and kept."""
 CHUNK = 64
 """The most rounds in one call of a program."""
 
@@ -50,67 +56,102 @@ class Trained(NamedTuple):
         return later._replace(**traces)
 
 
-class Best(NamedTuple):
-    """Each member's best parameters on the validation set so far."""
+class Progress(NamedTuple):
+    """How far a group has come: all that the rest of its training depends on."""
 
-    theta: Params
-    loss: Array
-    stale: Array
-    """Evaluations since the last improvement."""
+    state: Any
+    best: Best | None
+    rounds: int
+    losses: list[NDArray[Any]]
+    validation_losses: list[NDArray[Any]]
+
+    def kept(self) -> Kept:
+        """For a checkpoint; the records are (members, rounds) and (members, evaluations)."""
+        none = np.zeros((len(jax.tree.leaves(self.state)[0]), 0), np.float32)
+        records = {
+            "losses": np.concatenate([none, *self.losses], axis=1),
+            "validation_losses": np.concatenate([none, *self.validation_losses], axis=1),
+        }
+        return Kept((self.state, self.best), records)
 
 
-def check_training(problem: Problem, trainer: Trainer, plan: Plan) -> None:
-    """Refuse what the trainer cannot do, or memory cannot hold, before anything is drawn."""
-    trainer.check(problem)
-    require(
-        plan.at_once * trainer.bytes_per_member(problem),
-        f"{type(trainer).__name__} on {int(problem.data.n):,} rows of {problem.data.y.shape[1]} "
-        f"targets, {plan.at_once} members at once,",
-        "Train with Descent, or with a smaller members_at_once.",
-    )
-
-
-def train(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, progress: bool) -> Trained:
+def train(
+    problem: Problem,
+    draws: Draw,
+    trainer: Trainer,
+    plan: Plan,
+    progress: bool,
+    keeper: Keeper = Keeper(),
+) -> Trained:
     """Train all members, group by group."""
     note(f"members: {plan}", progress)
     groups = plan.groups(draws)
     with progress_bar(len(groups) * trainer.rounds, type(trainer).__name__, progress) as bar:
-        parts = [_train_group(problem, group, trainer, plan, bar) for group in groups]
+        parts = [
+            _train_group(problem, group, trainer, plan, keeper.under(f"group-{i}"), bar)
+            for i, group in enumerate(groups)
+        ]
     return _joined(parts, plan, len(draws.batch_key))
 
 
-def _train_group(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, bar: Any) -> Trained:
+def _train_group(
+    problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, keeper: Keeper, bar: Any
+) -> Trained:
     """Train one group to its end."""
     draws = draws._replace(delta=_kept_delta(problem, draws, trainer, plan))
-    shared = (trainer, problem)
-    state = start(plan, shared, draws)
-    best = None if problem.validation is None else _first_best(state.theta, len(draws.batch_key))
-    losses: list[NDArray[Any]] = []
-    validation_losses: list[NDArray[Any]] = []
-    rounds = 0
-    while rounds < trainer.rounds and not _all_ended(trainer, state, best):
-        n = min(trainer.evaluate_every, trainer.rounds - rounds)
-        ended = _ended(trainer, state, best) != "limit"
-        state, part = advance(plan, shared, draws, state, range(rounds, rounds + n))
-        if ended.any():  # whatever becomes of a member after its end is not its own any more
-            part[ended] = losses[-1][ended, -1:]
-        losses.append(part)
-        rounds += n
-        if best is not None:
-            held_out = _held_out_losses(problem, state.theta, draws.member, plan)
-            best = _better(state.theta, held_out, best, trainer.patience)
-            validation_losses.append(np.asarray(held_out))
-        bar.update(n)
-        bar.set_postfix(loss=_typical(losses[-1][:, -1]))
-    bar.update(trainer.rounds - rounds)
-    theta = state.theta if best is None else best.theta
+    now = _begun(problem, draws, trainer, plan, keeper)
+    bar.update(now.rounds)
+    while now.rounds < trainer.rounds and not _all_ended(trainer, now):
+        before = now.rounds
+        now = _further(problem, draws, trainer, plan, now)
+        keeper.keep(now.kept)
+        bar.update(now.rounds - before)
+        bar.set_postfix(loss=_typical(now.losses[-1][:, -1]))
+    keeper.keep(now.kept, ended=True)
+    bar.update(trainer.rounds - now.rounds)
+    theta = now.state.theta if now.best is None else now.best.theta
     return Trained(
-        theta,
-        np.concatenate(losses, axis=1),
-        np.array(validation_losses).T.reshape(len(draws.batch_key), -1),
-        _objectives(problem, draws, theta, plan),
-        _ended(trainer, state, best),
+        theta=theta,
+        **now.kept().records,
+        objectives=objectives(problem, draws, theta, plan),
+        ended=_ended(trainer, now),
     )
+
+
+def _begun(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, keeper: Keeper) -> Progress:
+    """Where an earlier process was interrupted, or the start."""
+    k = len(draws.batch_key)
+
+    def first() -> tuple[Any, Best | None]:
+        state = start(plan, (trainer, problem), draws)
+        return state, None if problem.validation is None else first_best(state.theta, k)
+
+    found = keeper.found(lambda: jax.eval_shape(first))
+    if found is None:
+        return Progress(*first(), 0, [], [])
+    losses, validation_losses = (found.records[name] for name in ("losses", "validation_losses"))
+    state, best = plan.spread(found.state)
+    return Progress(state, best, losses.shape[1], [losses], [validation_losses])
+
+
+def _further(
+    problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, now: Progress
+) -> Progress:
+    """Some rounds further, and after every `evaluate_every` a look at the rows held out."""
+    to_evaluation = trainer.evaluate_every - now.rounds % trainer.evaluate_every
+    n = min(CHUNK, to_evaluation, trainer.rounds - now.rounds)
+    ended = _ended(trainer, now) != "limit"
+    rounds = now.rounds + n
+    state, losses = advance(plan, (trainer, problem), draws, now.state, range(now.rounds, rounds))
+    if ended.any():  # whatever becomes of a member after its end is not its own any more
+        losses[ended] = now.losses[-1][ended, -1:]
+    now = now._replace(state=state, rounds=rounds, losses=[*now.losses, losses])
+    if now.best is None or (n < to_evaluation and rounds < trainer.rounds):
+        return now
+    held_out = held_out_losses(problem, state.theta, draws.member, plan)
+    best = better(state.theta, held_out, now.best, trainer.patience)
+    seen = [*now.validation_losses, np.asarray(held_out)[:, None]]
+    return now._replace(best=best, validation_losses=seen)
 
 
 def _joined(parts: list[Trained], plan: Plan, k: int) -> Trained:
@@ -119,13 +160,13 @@ def _joined(parts: list[Trained], plan: Plan, k: int) -> Trained:
     def whole(name: str) -> NDArray[Any]:
         sizes = plan.sizes(k)
         values = [getattr(part, name)[:n] for part, n in zip(parts, sizes, strict=True)]
-        return np.concatenate(_lengthened(values) if values[0].ndim > 1 else values)
+        return np.concatenate(lengthened(values) if values[0].ndim > 1 else values)
 
     records = (whole(name) for name in Trained._fields if name != "theta")
     return Trained(plan.join([part.theta for part in parts], k), *records)
 
 
-def _lengthened(traces: list[NDArray[Any]]) -> list[NDArray[Any]]:
+def lengthened(traces: list[NDArray[Any]]) -> list[NDArray[Any]]:
     """All traces as long as the longest: a group that has ended keeps its last value."""
     longest = max(trace.shape[1] for trace in traces)
     missing = [((0, 0), (0, longest - trace.shape[1])) for trace in traces]
@@ -169,7 +210,7 @@ def run_rounds(
 
         def one_round(i: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
             state, losses = carry
-            start = _regulariser((state.theta, draw.member), problem)
+            start = regulariser((state.theta, draw.member), problem)
             given = trainer.schedule(problem, draw, first + i)
 
             def one_step(j: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
@@ -194,7 +235,7 @@ def _loop_over_steps(
     round_losses = []
     for number in range(span[0], sum(span)):
         given = _schedules(plan, shared, draws, jnp.asarray(number))
-        start = plan.over_members(_regulariser, (state.theta, draws.member), problem)
+        start = plan.over_members(regulariser, (state.theta, draws.member), problem)
         total = jnp.zeros_like(start)
         steps = int(trainer.steps(problem))
         for i in range(steps):
@@ -231,105 +272,26 @@ def _at(given: Any, i: Array) -> Any:
     return jax.tree.map(lambda leaf: leaf[i], given)
 
 
-# δ, losses, early stopping
+# δ, and why training ended
 
 
 def _kept_delta(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan) -> Array | None:
     """δ on the training inputs; None where there is none, or every step computes it."""
-    learner, x = problem.learner, problem.data.x
-    size = len(draws.batch_key) * len(x) * learner.net.output_dim * x.dtype.itemsize
-    if learner.method.offset is None or trainer.changes_inputs or size > DELTA_BYTES:
+    if not keeps_delta(problem, trainer, len(draws.batch_key)):
         return None
-    return offsets(learner, draws.member, x, plan)
+    return offsets(problem.learner, draws.member, problem.data.x, plan)
 
 
-def offsets(learner: Baselearner, members: Member, x: Array, plan: Plan) -> Array:
-    """δ(x) of every member, (members, n, outputs)."""
-    parts = [
-        plan.over_members(_offset, members, (learner, x[rows])) for rows in row_batches(len(x))
-    ]
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
-
-
-def _offset(member: Member, shared: tuple[Baselearner, Array]) -> Array:
-    learner, x = shared
-    return learner.offset(member, x)
-
-
-def _regulariser(own: tuple[Params, Member], problem: Problem) -> Array:
-    return problem.learner.regulariser(*own, problem.data.total)
-
-
-def _objectives(problem: Problem, draws: Draw, theta: Params, plan: Plan) -> NDArray[Any]:
-    """Each member's loss on its whole training set."""
-    own = (theta, draws.member, problem.data.scaled(draws.epsilon))
-    return np.asarray(_losses(problem.learner, problem.data, own, plan, regularised=True))
-
-
-def _held_out_losses(problem: Problem, theta: Params, members: Member, plan: Plan) -> Array:
-    """Each member's loss on the validation set: of y itself, without regulariser."""
-    assert problem.validation is not None
-    learner, data = problem.learner, problem.validation
-    epsilon = jnp.zeros((len(jax.tree.leaves(theta)[0]), *data.y.shape), data.y.dtype)
-    return _losses(learner, data, (theta, members, epsilon), plan, regularised=False)
-
-
-def _losses(
-    learner: Baselearner,
-    data: Data,
-    own: tuple[Params, Member, Array],
-    plan: Plan,
-    regularised: bool,
-) -> Array:
-    """The mean over examples, some rows at a time so that memory does not grow with their number."""
-    theta, members, epsilon = own
-    weight, total = data.weight / data.total, jnp.zeros(())
-    for i, rows in enumerate(row_batches(len(data.x))):
-        share = float(regularised and i == 0)  # of the regulariser, which counts once
-        batch = (data.x[rows], data.y[rows], weight[rows])
-        total = total + plan.over_members(
-            _share_of_loss, (theta, members, epsilon[:, rows]), (learner, batch, data.total, share)
-        )
-    return total
-
-
-def _share_of_loss(own: tuple[Params, Member, Array], shared: Any) -> Array:
-    (theta, member, epsilon), (learner, (x, y, weight), n, share) = own, shared
-    losses = learner.noise.loss(y, epsilon, learner.predict(theta, member, x), learner.noise_std)
-    return jnp.sum(weight * losses) + share * learner.regulariser(theta, member, n)
-
-
-def _first_best(theta: Params, k: int) -> Best:
-    return Best(jax.tree.map(jnp.copy, theta), jnp.full(k, jnp.inf), jnp.zeros(k, jnp.int32))
-
-
-@jax.jit
-def _better(theta: Params, loss: Array, best: Best, patience: int | Array | None) -> Best:
-    """The best so far. A member out of patience keeps its own, while others train on."""
-    better = loss < best.loss
-    if patience is not None:
-        better &= best.stale < patience
-
-    def keep(new: Array, old: Array) -> Array:
-        return jnp.where(better.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
-
-    return Best(
-        theta=jax.tree.map(keep, theta, best.theta),
-        loss=jnp.where(better, loss, best.loss),
-        stale=jnp.where(better, 0, best.stale + 1),
-    )
-
-
-def _ended(trainer: Trainer, state: Any, best: Best | None) -> NDArray[Any]:
+def _ended(trainer: Trainer, now: Progress) -> NDArray[Any]:
     """Why each member's training ended; "limit" if it has not."""
-    reasons = np.array(ENDED)[np.asarray(trainer.ended(state))]
-    if best is None or trainer.patience is None:
+    reasons = np.array(ENDED)[np.asarray(trainer.ended(now.state))]
+    if now.best is None or trainer.patience is None:
         return reasons
-    return np.where(np.asarray(best.stale) >= trainer.patience, "stopped early", reasons)
+    return np.where(np.asarray(now.best.stale) >= trainer.patience, "stopped early", reasons)
 
 
-def _all_ended(trainer: Trainer, state: Any, best: Best | None) -> bool:
-    return bool(np.all(_ended(trainer, state, best) != "limit"))
+def _all_ended(trainer: Trainer, now: Progress) -> bool:
+    return bool(np.all(_ended(trainer, now) != "limit"))
 
 
 def _typical(losses: NDArray[Any]) -> str:

@@ -46,7 +46,8 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         activation: of the default network, "relu", "erf", "gelu", or "auto" for the one of relu and erf
             with the higher marginal likelihood.
         learning_rate, min_steps, min_epochs, batch_size, weight_decay, validation_fraction,
-        trainer, members_at_once, warm_start, random_state, verbose: as in `EnsembleRegressor`.
+        trainer, members_at_once, warm_start, random_state, checkpoint, backend, verbose: as in
+        `EnsembleRegressor`.
 
     Attributes:
         ensemble_: the trained `Ensemble`.
@@ -86,6 +87,8 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         members_at_once: int | None = None,
         warm_start: bool = False,
         random_state: Any = None,
+        checkpoint: Any = None,
+        backend: Any = None,
         verbose: bool = False,
     ) -> None:
         self.method = method
@@ -108,6 +111,8 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         self.members_at_once = members_at_once
         self.warm_start = warm_start
         self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.backend = backend
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "EnsembleClassifier":

@@ -90,6 +90,9 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         warm_start: whether a second `fit` on the same data keeps the members that are there and
             trains only those that `members` asks for beyond them.
         random_state: an integer makes every run the same.
+        checkpoint: a directory, or an `ntkgp.Checkpoint`, that keeps the state of training. After a crash
+            or a signal the same fit, with an integer `random_state`, goes on from there.
+        backend: None for this machine; "ray", or an `ntkgp.Ray`, to train members on a cluster.
         verbose: show progress.
 
     Attributes:
@@ -139,6 +142,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         members_at_once: int | None = None,
         warm_start: bool = False,
         random_state: Any = None,
+        checkpoint: Any = None,
+        backend: Any = None,
         verbose: bool = False,
     ) -> None:
         self.method = method
@@ -161,6 +166,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         self.members_at_once = members_at_once
         self.warm_start = warm_start
         self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.backend = backend
         self.verbose = verbose
 
     uncertain_prior_: UncertainPrior | None

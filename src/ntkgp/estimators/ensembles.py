@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ntkgp.core.arrays import check_counts
+from ntkgp.ensembles.checkpoint import Checkpoint, check_checkpoint
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.member import Baselearner
@@ -40,8 +41,13 @@ class EnsembleEstimator(TableEstimator):
     trainer: Trainer | Sequence[Trainer] | None
     members_at_once: int | None
     warm_start: bool
+    random_state: Any
+    checkpoint: Any
+    backend: Any
     verbose: bool
     ensemble_: Ensemble
+    _trainings: int
+    """How often a fit has trained members, while it runs."""
 
     def _n_targets(self) -> int:
         return self.ensemble_.learner.target_dim
@@ -69,10 +75,25 @@ class EnsembleEstimator(TableEstimator):
         steps = int(LEAST_STEPS * (FEW_RESIDUALS / residuals) ** 2)  # each costs N² or more
         return [adam, GaussNewton(max_steps=min(steps, MOST_STEPS), tolerance=3e-4)]
 
+    def _checkpoint(self, members: int | list[int]) -> Checkpoint | None:
+        """Where the next training within a fit keeps its state: each has a directory of its own."""
+        checkpoint = check_checkpoint(self.checkpoint)
+        if checkpoint is None:
+            return None
+        if self.random_state is None:
+            raise ValueError(
+                "with checkpoint a fit must be the same when it is run again: give random_state an "
+                "integer."
+            )
+        self._trainings += 1
+        first, last = (0, members - 1) if isinstance(members, int) else (members[0], members[-1])
+        return checkpoint.under(f"training-{self._trainings}-members-{first}-to-{last}")
+
     @contextmanager
     def _as_before_on_failure(self) -> Iterator[None]:
         """A fit that adds to an earlier one and fails leaves the earlier model whole."""
         before = dict(vars(self)) if self._goes_on() else None
+        self._trainings = 0
         try:
             yield
         except BaseException:
@@ -80,6 +101,8 @@ class EnsembleEstimator(TableEstimator):
                 self.__dict__.clear()
                 self.__dict__.update(before)
             raise
+        finally:
+            self.__dict__.pop("_trainings", None)
 
     def _train(
         self,
@@ -120,6 +143,8 @@ class EnsembleEstimator(TableEstimator):
             seed=self.seed_,
             trainer=trainer or self._trainer(len(x)),
             members_at_once=self.members_at_once,
+            checkpoint=self._checkpoint(members),
+            backend=self.backend,
             progress=bool(self.verbose),
             **options,
         )

@@ -24,7 +24,8 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model into one file, safetensors, for `ntkgp.load`.
 
-        Arguments that are code, such as a network's factory or a trainer, are not saved.
+        Arguments that are code, such as a network's factory or a trainer, are not saved, nor are
+        `checkpoint` and `backend`.
         """
         check_is_fitted(self)
         storage.save(self, path)
@@ -57,7 +58,8 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         if network is not None and not storage.is_storable(network):
             net = self.fitted_network()
             params["network"] = net if storage.is_storable(net) else None
-        params.pop("trainer", None)
+        for name in ("trainer", "checkpoint", "backend"):  # how it was trained, not what it is
+            params.pop(name, None)
         if not isinstance(params["random_state"], (int, np.integer)):
             params["random_state"] = None
         return params

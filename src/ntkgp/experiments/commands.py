@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from ntkgp import data
+from ntkgp.core.cluster import Ray
 from ntkgp.core.compilation import NoDevice
 from ntkgp.core.memory import NotEnoughMemory
 from ntkgp.experiments import reports
@@ -58,6 +59,18 @@ def add_to(commands: Any) -> None:
     reproduce.add_argument(
         "--out", type=Path, help="directory for results (default: runs/NAME-PRESET)"
     )
+    reproduce.add_argument(
+        "--checkpoint-every",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="how often training saves its state (default: 60), from which the same command goes on",
+    )
+    reproduce.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="train members on a Ray cluster, such as auto or 10.0.0.1:6379; needs ntkgp[ray]",
+    )
     reproduce.add_argument("--quiet", action="store_true", help="no progress bar")
     reproduce.set_defaults(command=_reproduce, interrupted=TO_CONTINUE)
 
@@ -95,7 +108,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         return _reproduce_all(arguments, out)
     config = _configured(arguments.name, arguments, arguments.set)
     _get_data(arguments.name)
-    _write_report([_run(arguments.name, config, out, not arguments.quiet)], out)
+    _write_report([_run(arguments.name, config, out, arguments)], out)
     return 0
 
 
@@ -114,7 +127,7 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
             continue
         started = time.perf_counter()
         try:
-            _run(name, config, out, not arguments.quiet)
+            _run(name, config, out, arguments)
         except EXPECTED as error:
             failed = True
             notes.append(f"{name} failed: {error}")
@@ -155,9 +168,17 @@ def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str
     return config
 
 
-def _run(name: str, config: Any, out: Path, progress: bool) -> Path:
+def _run(name: str, config: Any, out: Path, arguments: argparse.Namespace) -> Path:
     """Run one experiment; return its results file."""
-    path = run(EXPERIMENTS[name], config, out, progress=progress, say=_say)
+    path = run(
+        EXPERIMENTS[name],
+        config,
+        out,
+        progress=not arguments.quiet,
+        say=_say,
+        checkpoint_every=arguments.checkpoint_every,
+        backend=Ray(arguments.ray) if arguments.ray else None,
+    )
     print(f"results: {path}\n")
     return path
 

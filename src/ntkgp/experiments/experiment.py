@@ -1,15 +1,20 @@
 """An experiment as one value, and the one runner of all of them."""
 
+import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ntkgp.core.cluster import Ray
 from ntkgp.core.locks import locked
 from ntkgp.core.progress import printable
+from ntkgp.ensembles.checkpoint import Checkpoint
 from ntkgp.experiments import results as files
 from ntkgp.experiments.results import Mark, Record, Results
 from ntkgp.report.page import Part
@@ -27,6 +32,24 @@ class Given(NamedTuple):
     """Whether to show a progress bar."""
     say: Callable[[str], None]
     """Prints a line."""
+    checkpoint: Checkpoint | None = None
+    """Where this run keeps the state of training."""
+    backend: Ray | None = None
+    """A cluster that trains members."""
+
+    def part(self, name: str) -> "Given":
+        """For a run that trains more than once: each time with checkpoints of its own."""
+        own = None if self.checkpoint is None else self.checkpoint.under(name)
+        return self._replace(checkpoint=own)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Options of `fit` that change no result."""
+        return {
+            "progress": self.progress,
+            "checkpoint": self.checkpoint,
+            "backend": self.backend,
+        }
 
 
 @dataclass(frozen=True)
@@ -90,31 +113,48 @@ def run(
     *,
     progress: bool = True,
     say: Callable[[str], None] = print,
+    checkpoint_every: int | float = 60,
+    backend: Ray | None = None,
 ) -> Path:
     """Do the runs that the results file NAME.json in `out` lacks; return its path.
 
-    The file is saved after each run, so that an interrupted command goes on where it was.
+    The file is saved after each run. Within a run, training keeps checkpoints beside it, until the run is
+    saved. So an interrupted command goes on where it was.
     """
     path = Path(out) / f"{experiment.name}.json"
     results = _begun(experiment, config, path)
-    given = Given(results, experiment.load(config), progress, say)
+    given = Given(results, experiment.load(config), progress, say, backend=backend)
     marks = results["marks"] = list(experiment.marks(config, given.data))
     files.save(path, results)  # fails now, not after the first run, if it cannot be written
     for number, mark in enumerate(marks, start=1):
         if files.found(results["runs"], mark):
             continue
+        folder = _checkpoints(path, mark)
+        other: Record = {"resumed": True} if folder.exists() else {}  # its seconds are not all
+        given = given._replace(checkpoint=Checkpoint(folder, checkpoint_every))
         started = time.perf_counter()
         record = _plain(experiment.record(config, mark, given), mark)
         if record is None:
             continue
         seconds = round(time.perf_counter() - started, 2)
         made_by = {"versions": files.versions(), "machine": files.machine()}
-        other = {name: value for name, value in made_by.items() if results.get(name) != value}
+        other |= {name: value for name, value in made_by.items() if results.get(name) != value}
         results["runs"].append(mark | record | {"seconds": seconds} | other)
         files.save(path, results)
+        shutil.rmtree(folder, ignore_errors=True)
         words = ", ".join(f"{name} {value}" for name, value in mark.items())
         say(f"{number}/{len(marks)}  {words}: {seconds:.1f} s")
+    with suppress(OSError):  # there is none, or runs that were left out have theirs
+        _checkpoints(path).rmdir()
     return path
+
+
+def _checkpoints(path: Path, mark: Mark | None = None) -> Path:
+    """The directory of all checkpoints beside a results file, or of one run's."""
+    folder = path.with_suffix(".checkpoints")
+    if mark is None:
+        return folder
+    return folder / hashlib.sha256(json.dumps(mark, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _plain(record: Record | None, mark: Mark) -> Record | None:

@@ -48,7 +48,10 @@ def record(config: WidthsConfig, mark: Mark, given: Given) -> Record:
     """Train one ensemble, one member at a time, so that memory holds one member."""
     base = as_toy(config, mark["width"])
     grid = make_data(base)[2]
-    members = (train(base, mark, [index], given.progress) for index in range(base.members))
+    members = (
+        train(base, mark, [index], given.part(f"member-{index}").training)
+        for index in range(base.members)
+    )
     outputs = [member.outputs(grid)[0, :, 0] for member in members]
     return {"law": METHODS[mark["method"]].law} | summary(np.array(outputs))
 

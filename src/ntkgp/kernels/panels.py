@@ -123,24 +123,48 @@ def n_entries(n: int, width: int = WIDTH) -> int:
     return int(np.sum((n - starts) * np.minimum(width, n - starts)))
 
 
+class Ledger:
+    """Which panels of a factor are done. This one is for one process: it begins with none."""
+
+    done = 0
+    trace = 0.0
+    """Of the matrix, over the panels that are done."""
+    largest = 0.0
+    """The largest entry on the diagonal of the matrix, over the same."""
+
+    def add(self, panel: Panel, diagonal: Matrix) -> None:
+        """Note that one more panel is done; `diagonal` is the matrix's, not the factor's."""
+        self.done += 1
+        self.trace += float(diagonal.sum())
+        self.largest = max(self.largest, float(diagonal.max()))
+
+
 def cholesky(
-    panels: Panels, fill: Callable[[Panel], None], what: str, progress: bool = False
+    panels: Panels,
+    fill: Callable[[Panel], None],
+    what: str,
+    progress: bool = False,
+    ledger: Ledger | None = None,
 ) -> Panels:
     """The factor L of a matrix L Lᵀ, in the matrix's own place.
 
     It goes panel by panel from the left. For each, `fill` writes the entries, the products of the
     earlier panels are subtracted, and the block on the diagonal is factorised. `what` names the
-    matrix in the error for one that is not positive definite.
+    matrix in the error for one that is not positive definite. Panels that the ledger has as done are
+    left as they are.
     """
+    ledger = Ledger() if ledger is None else ledger
     gemm, trsm = get_blas_funcs(("gemm", "trsm"), (panels.entries,))
     (potrf,) = get_lapack_funcs(("potrf",), (panels.entries,))
-    eps, trace, largest = np.finfo(panels.entries.dtype).eps, 0.0, 0.0
-    done: list[Panel] = []
+    eps = np.finfo(panels.entries.dtype).eps
+    todo = list(panels)
+    done = [todo.pop(0) for _ in range(ledger.done)]
     with progress_bar(panels.n, "Cholesky factor", progress) as bar:
-        for panel in panels:
+        bar.update(done[-1].stop if done else 0)
+        for panel in todo:
             fill(panel)
-            diagonal = np.diagonal(panel.square)
-            trace, largest = trace + float(diagonal.sum()), max(largest, float(diagonal.max()))
+            diagonal = np.array(np.diagonal(panel.square))
+            largest = max(ledger.largest, float(diagonal.max()))
             width = panel.stop - panel.start
             for earlier in done:
                 below = earlier.entries[panel.start - earlier.start :]
@@ -148,10 +172,11 @@ def cholesky(
             _, info = potrf(panel.square.T, lower=0, clean=1, overwrite_a=1)
             pivots = np.diagonal(panel.square) ** 2
             if info or not np.min(pivots) > panels.n * eps * largest:  # singular, up to rounding
-                mean = trace / panel.stop
+                mean = (ledger.trace + float(diagonal.sum())) / panel.stop
                 raise NotPositiveDefinite(_diagnosis(what, panels, mean))
             if len(panel.below):
                 trsm(1.0, panel.square.T, panel.below.T, trans_a=1, overwrite_b=1)
+            ledger.add(panel, diagonal)
             done.append(panel)
             bar.update(width)
     return panels

@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from ntkgp.core.arrays import check_part
+from ntkgp.core.cluster import Ray
 from ntkgp.core.memory import gib, require
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.storage import storable
 from ntkgp.kernels import panels as packed
+from ntkgp.kernels.kept import kept_cholesky
 from ntkgp.kernels.linalg import Matrix, NotPositiveDefinite
 from ntkgp.kernels.panels import Panels
+from ntkgp.kernels.spread import SpreadKernel
 from ntkgp.kernels.training_kernel import TrainingKernel
 
 
@@ -61,7 +64,9 @@ class Cholesky:
     It takes 4 n² bytes and n³/3 operations, then n² operations for the variance of each prediction.
 
     Args:
-        directory: keeps the factor in a file there, for matrices that do not fit into memory.
+        directory: keeps the factor in a file there, for matrices that do not fit into memory. If the
+            process ends before the factor is complete, the panels that are done stay there, and the
+            same law goes on from them.
     """
 
     directory: str | os.PathLike[str] | None = None
@@ -70,9 +75,11 @@ class Cholesky:
         return 0 if self.directory is not None else 8 * packed.n_entries(n)
 
     def __call__(self, kernel: TrainingKernel, progress: bool) -> "CholeskyInverse":
-        room = Panels.empty(len(kernel), np.float64, self.directory)
         what = f"the {kernel.which} matrix of the training inputs"
-        return CholeskyInverse(packed.cholesky(room, kernel.fill, what, progress))
+        if self.directory is None:
+            room = Panels.empty(len(kernel), np.float64)
+            return CholeskyInverse(packed.cholesky(room, kernel.fill, what, progress))
+        return CholeskyInverse(kept_cholesky(kernel, self.directory, what, progress))
 
 
 @storable
@@ -121,19 +128,23 @@ class ConjugateGradients:
         tolerance: the largest ‖(T + shift·I) v - b‖ / ‖b‖ of any solution.
         max_steps: the limit on the steps.
         directory: keeps the kernel matrix in a file there, 4 n² bytes, so that it is computed once.
+        backend: a cluster that computes the products with the kernel matrix, block by block.
     """
 
     rank: int = 1000
     tolerance: float = 1e-6
     max_steps: int = 500
     directory: str | os.PathLike[str] | None = None
+    backend: Ray | None = None
 
     def bytes_needed(self, n: int) -> int:
         return 8 * 3 * n * min(self.rank, n)
 
     def __call__(self, kernel: TrainingKernel, progress: bool) -> "IterativeInverse":
-        matrix: TrainingKernel | Panels = kernel
-        if self.directory is not None:
+        matrix: TrainingKernel | SpreadKernel | Panels = kernel
+        if self.backend is not None:
+            matrix = SpreadKernel(kernel, self.backend)
+        elif self.directory is not None:
             matrix = Panels.empty(len(kernel), np.float64, self.directory)
             with progress_bar(len(kernel), "kernel matrix", progress) as bar:
                 for panel in matrix:
@@ -220,7 +231,7 @@ def _nystrom(kernel: TrainingKernel, rank: int) -> NystromInverse:
 class IterativeInverse:
     """By preconditioned conjugate gradients on all right-hand sides together."""
 
-    matrix: TrainingKernel | Panels
+    matrix: TrainingKernel | SpreadKernel | Panels
     preconditioner: CholeskyInverse | NystromInverse
     tolerance: float
     max_steps: int

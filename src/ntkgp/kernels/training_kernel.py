@@ -77,26 +77,33 @@ class TrainingKernel:
 
     def times(self, right: NDArray[Any]) -> NDArray[Any]:
         """(T + shift·I) B for B (n, t). It computes each pair of blocks once and uses it twice."""
-        out = np.zeros_like(right)
-        side = block_side(self.net, self.x.dtype, len(self))
-        diagonal = self.diagonal()
-        for rows, x_rows in blocks(self.x, side):
-            for columns, x_columns in blocks(self.x, side, first=rows.start):
-                parts = (
-                    x_rows,
-                    x_columns,
-                    _padded(right[rows], side),
-                    _padded(right[columns], side),
-                )
-                with precision(self.x.dtype):
-                    if rows == columns:
-                        exact = _padded(diagonal[rows], side)
-                        products = [_own_product(self.net, self.which, x_rows, parts[2], exact)]
-                    else:
-                        products = _products(self.net, self.which, *parts)
-                for where, product in zip((rows, columns), products, strict=False):
-                    out[where] += np.asarray(product)[: where.stop - where.start]
+        return self.part_of_times(right, self.pairs())
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Where the rows and the columns start of each block on or above the diagonal."""
+        starts = range(0, len(self), self._side())
+        return [(row, column) for row in starts for column in starts if column >= row]
+
+    def part_of_times(self, right: NDArray[Any], pairs: list[tuple[int, int]]) -> NDArray[Any]:
+        """What these blocks, and those that mirror them, add to (T + shift·I) B."""
+        out, side, diagonal = np.zeros_like(right), self._side(), self.diagonal()
+        cut = {rows.start: (rows, x_rows) for rows, x_rows in blocks(self.x, side)}
+        for pair in pairs:
+            (rows, x_rows), (columns, x_columns) = (cut[start] for start in pair)
+            v_rows, v_columns = (_padded(right[where], side) for where in (rows, columns))
+            with precision(self.x.dtype):
+                if rows == columns:
+                    exact = _padded(diagonal[rows], side)
+                    products = [_own_product(self.net, self.which, x_rows, v_rows, exact)]
+                else:
+                    parts = (x_rows, x_columns, v_rows, v_columns)
+                    products = _products(self.net, self.which, *parts)
+            for where, product in zip((rows, columns), products, strict=False):
+                out[where] += np.asarray(product)[: where.stop - where.start]
         return out
+
+    def _side(self) -> int:
+        return block_side(self.net, self.x.dtype, len(self))
 
 
 @partial(jax.jit, static_argnums=1)

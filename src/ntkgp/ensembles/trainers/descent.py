@@ -104,7 +104,11 @@ class Descent:
             )
 
     def bytes_per_member(self, problem: Problem) -> int:
-        return 0
+        """A mini-batch, and the order of the rows."""
+        if self.batch_size is None or self._full_batch(problem):
+            return 0
+        x, y = problem.data.x, problem.data.y
+        return self.batch_size * (x.nbytes + y.nbytes) // len(x) + 4 * len(x)
 
     def init(self, problem: Problem, draw: Draw) -> DescentState:
         return DescentState(draw.theta, self._masked(problem.learner).init(draw.theta))

@@ -1,6 +1,6 @@
 """Regularised nonlinear least squares in the dual: Levenberg-Marquardt with the empirical NTK."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -168,6 +168,9 @@ class GaussNewton:
         stuck = (small & failing) | ~jnp.isfinite(objective)
         ending = jnp.where(converged, CONVERGED, jnp.where(stuck, STUCK, LIMIT))
         return jnp.where(state.ended == LIMIT, ending, state.ended).astype(jnp.int32)
+
+    def gentler(self) -> "GaussNewton":
+        return replace(self, damping=4 * self.damping)
 
     def ended(self, state: LMState) -> Array:
         return state.ended

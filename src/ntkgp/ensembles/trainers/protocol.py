@@ -56,6 +56,9 @@ class Trainer(Protocol):
     def step(self, problem: Problem, draw: Draw, state: Any, given: Any) -> tuple[Any, Array]:
         """The state after one step, and the data loss before it."""
 
+    def gentler(self) -> "Trainer":
+        """The same with smaller steps, for members whose loss became NaN or infinite."""
+
     def ended(self, state: Any) -> Array:
         """LIMIT while steps go on, else CONVERGED or STUCK, for each member."""
 

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+from ntkgp.ensembles.losses import offsets
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.methods import METHODS
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Problem, draw_members
 from ntkgp.ensembles.trainers import Descent
-from ntkgp.ensembles.training import advance, offsets, start
+from ntkgp.ensembles.training import advance, start
 from ntkgp.networks.layered import LayeredNetwork
 
 

@@ -119,7 +119,7 @@ def record(config: FlightsConfig, mark: Mark, given: Given) -> Record:
         validation=data.validation,
         weight_decay=config.weight_decay if METHODS[mark["method"]].takes_weight_decay else 0.0,
         noise=LearnedNoise(),
-        progress=given.progress,
+        **given.training,
     )
     training_seconds = time.perf_counter() - started
     predicted = [ensemble.predict(window.x).moment_matched() for window in data.windows]

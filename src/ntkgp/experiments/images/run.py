@@ -192,7 +192,7 @@ def candidates_of(config: ImagesConfig, choice: Mark) -> list[Mark]:
 def candidate_record(config: ImagesConfig, task: Task, mark: Mark, given: Given) -> Record:
     """How well a small ensemble with this σ_W² and multiple of κ² does on the validation images."""
     members = range(config.tuning_members)
-    ensemble, _ = trained(config, task, mark, (members, _TUNING_SEED), given.progress)
+    ensemble, _ = trained(config, task, mark, (members, _TUNING_SEED), given.training)
     _, merit = calibrated(ensemble.outputs(task.validation.x), task.validation.y)
     return {"validation_accuracy": merit.accuracy, "validation_nll": -merit.log_likelihood}
 
@@ -212,9 +212,12 @@ def trained(
     task: Task,
     choice: Mark,
     who: tuple[range, int],
-    progress: bool,
+    training: dict[str, Any],
 ) -> tuple[Ensemble, float]:
-    """An ensemble on the targets κ e_c, and κ. `who` is its members and their seed."""
+    """An ensemble on the targets κ e_c, and κ. `who` is its members and their seed.
+
+    `training` are options of `fit`.
+    """
     members, seed = who
     net = config.network(choice["w_var"])
     method, own = METHODS[choice["method"]], choice["scale"] == "matched"
@@ -230,7 +233,7 @@ def trained(
         weight_decay=config.weight_decay if method.takes_weight_decay else 0.0,
         seed=seed,
         trainer=config.trainer(len(task.train.x), task.black),
-        progress=progress,
+        **training,
     )
     return ensemble, kappa
 
@@ -241,7 +244,7 @@ def ensemble_record(config: ImagesConfig, task: Task, mark: Mark, given: Given) 
     (choice,) = found(given.results["runs"], chosen)
     started = time.perf_counter()
     members, seed = range(config.members), mark["repeat"]
-    ensemble, kappa = trained(config, task, mark | choice, (members, seed), given.progress)
+    ensemble, kappa = trained(config, task, mark | choice, (members, seed), given.training)
     seconds = time.perf_counter() - started
     logits = [ensemble.outputs(x) for x in (task.validation.x, task.test.x, task.outside)]
     sizes = range(1, len(ensemble.indices) + 1)

@@ -97,8 +97,10 @@ def make_trainer(config: ToyConfig, method: str) -> Trainer:
     )
 
 
-def train(config: ToyConfig, mark: Mark, members: int | list[int], progress: bool) -> Ensemble:
-    """Members of the ensemble of a mark."""
+def train(
+    config: ToyConfig, mark: Mark, members: int | list[int], training: dict[str, Any]
+) -> Ensemble:
+    """Members of the ensemble of a mark; `training` are options of `fit`."""
     x, y, _ = make_data(config)
     return fit(
         make_network(config),
@@ -110,13 +112,13 @@ def train(config: ToyConfig, mark: Mark, members: int | list[int], progress: boo
         seed=mark["seed"],
         trainer=make_trainer(config, mark["method"]),
         members_at_once=1,  # their parameters then stay in the cache, which is faster here
-        progress=progress,
+        **training,
     )
 
 
 def record(config: ToyConfig, mark: Mark, given: Given) -> Record:
     """Train one ensemble, and keep what its members say on the grid."""
-    ensemble = train(config, mark, config.members, given.progress)
+    ensemble = train(config, mark, config.members, given.training)
     outputs = ensemble.outputs(make_data(config)[2])[:, :, 0]
     return {
         "law": METHODS[mark["method"]].law,

@@ -1,0 +1,88 @@
+"""What a training run is: everything that decides its result, as a few digests."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ntkgp.ensembles.plans import Plan
+from ntkgp.ensembles.problem import Draw, Problem
+from ntkgp.ensembles.trainers.protocol import Trainer
+
+Identity = dict[str, str]
+"""Digests by what they are of, in words for an error message."""
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def identity_of(
+    problem: Problem,
+    draws: Draw,
+    seed: int,
+    indices: Sequence[int],
+    trainers: Sequence[Trainer],
+    plan: Plan,
+) -> Identity:
+    """The identity of a run. Code that a file cannot hold counts by the program that JAX traces of it."""
+    held_out = problem.validation
+    return {
+        "the training data": problem.data.fingerprint(),
+        "the validation data": "none" if held_out is None else held_out.fingerprint(),
+        "the seed or the members": digest_of(
+            [seed, list(indices), *map(_bytes_of, jax.tree.leaves(draws.member.net))]
+        ),
+        "the network, the method or the noise": _digest_of_learner(problem, draws),
+        "the trainer": digest_of([_of_trainer(each, problem, draws) for each in trainers]),
+        "the plan": digest_of([plan.name, plan.at_once, plan.devices, plan.scans]),
+        "the version of ntkgp or JAX": " ".join(map(version, ("ntkgp", "jax", "jaxlib"))),
+    }
+
+
+def digest_of(parts: Any) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _digest_of_learner(problem: Problem, draws: Draw) -> str:
+    learner, draw = problem.learner, _one(draws)
+    few = jax.ShapeDtypeStruct((1, *problem.data.x.shape[1:]), problem.data.x.dtype)
+    program = _program(
+        lambda learner, draw, x: learner.predict(draw.theta, draw.member, x), learner, draw, few
+    )
+    return digest_of([repr(learner.method), repr(learner.noise), program, _numbers(learner)])
+
+
+def _of_trainer(trainer: Trainer, problem: Problem, draws: Draw) -> Any:
+    """Its program of one step, and its numbers."""
+
+    def first_step(trainer: Trainer, problem: Problem, draw: Draw) -> Any:
+        state = trainer.init(problem, draw)
+        given = trainer.schedule(problem, draw, jnp.asarray(0))
+        return trainer.step(problem, draw, state, jax.tree.map(lambda leaf: leaf[0], given))
+
+    program = _program(first_step, trainer, problem, _one(draws))
+    return type(trainer).__name__, program, _numbers(trainer)
+
+
+def _program(f: Any, *arguments: Any) -> Any:
+    """The text of a function's program and its constants; addresses in memory are no part of it."""
+    traced = jax.make_jaxpr(f)(*arguments)
+    return _ADDRESS.sub("", str(traced)), [_bytes_of(const) for const in traced.consts]
+
+
+def _one(draws: Draw) -> Any:
+    """The shapes of one member."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
+
+
+def _numbers(tree: Any) -> list[str]:
+    return [_bytes_of(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def _bytes_of(leaf: Any) -> str:
+    if isinstance(leaf, (int, float)):
+        return repr(float(leaf))
+    return hashlib.sha256(np.asarray(leaf).tobytes()).hexdigest()

@@ -1,0 +1,54 @@
+"""Memory that training will take: the forecast beside what a process takes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import ntkgp
+
+CODE = """
+import json, sys
+import numpy as np, optax, ntkgp
+from ntkgp.core.memory import peak_bytes
+from ntkgp.ensembles import forecast
+
+options = json.loads(sys.argv[1])
+net = ntkgp.mlp(50, width=options["width"])
+x = np.random.default_rng(0).normal(size=(options["rows"], 50))
+trainer = ntkgp.Descent(optax.adam(1e-3), epochs=2, batch_size=options["batch"])
+told, real = [], forecast.require
+forecast.require = lambda needed, *words: (told.append(needed), real(needed, *words))
+def fit(net, x, members, **others):
+    ntkgp.fit(net, x, x[:, 0], members=members, trainer=trainer, **others)
+fit(ntkgp.mlp(50, width=4), x[:32], 1)  # JAX itself, and what it compiles
+before = peak_bytes()
+fit(net, x, options["members"], members_at_once=options["at_once"])
+print(json.dumps([told[-1], peak_bytes() - before]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "rows", "members", "at_once"),
+    [
+        (900, 64, 12, None),
+        pytest.param(900, 64, 12, 3, marks=pytest.mark.slow),
+    ],
+)
+def test_the_forecast_is_what_training_takes(width, rows, members, at_once):
+    options = {"width": width, "rows": rows, "members": members, "at_once": at_once}
+    options["batch"] = rows // 4
+    command = [sys.executable, "-c", CODE, json.dumps(options)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    forecast, measured = json.loads(run.stdout)
+    assert forecast > 2e8  # or JAX's own memory would count
+    assert 0.8 * forecast < measured < 2.5 * forecast, f"{forecast:.3g} and {measured:.3g} bytes"
+
+
+def test_members_that_memory_cannot_hold_are_refused():
+    x = [[0.0], [1.0]]
+    with pytest.raises(
+        ntkgp.NotEnoughMemory, match=r"training 10 members, 10 at once.*members_at_once"
+    ):
+        ntkgp.fit(ntkgp.mlp(1, width=50_000), x, [0.0, 1.0], members=10)
