@@ -227,20 +227,18 @@ ntkgp.fit(ntkgp.mlp(1, width=4, depth=1), x, x, members=1, trainer=trainer,
 
 
 def test_members_that_diverge_are_trained_again_with_smaller_steps():
-    """Steps of 4 are too large for all, those of 1 for some, and a sixteenth of 4 for none."""
+    """Steps of 2 are too large for all members, and a quarter of them for none."""
 
-    def with_steps(scale, members):
-        trainer = Descent(optax.sgd(4.0), epochs=60, evaluate_every=60, step_scale=scale)
+    def with_steps(scale):
+        trainer = Descent(optax.sgd(2.0), epochs=60, evaluate_every=60, step_scale=scale)
         x = 3 * np.linspace(-1, 1, 12)[:, None]
-        return fit(network(), x, 3 * x, members=members, noise_std=0.01, trainer=trainer)
+        return fit(network(), x, 3 * x, members=2, noise_std=0.01, trainer=trainer)
 
-    with pytest.warns(ntkgp.MemberRetried, match="members 0, 1, 2, 3, 4, 5 became NaN"):
-        ensemble = with_steps(None, 6)
-    assert set(ensemble.attempts.tolist()) == {2, 3}
-    (twice,) = np.nonzero(ensemble.attempts == 3)
-    alone = with_steps(1 / 16, twice.tolist())
-    assert set(alone.attempts.tolist()) == {1}
-    np.testing.assert_array_equal(ensemble.outputs(X)[twice], alone.outputs(X))
+    with pytest.warns(ntkgp.MemberRetried, match="members 0, 1 became NaN"):
+        ensemble = with_steps(None)
+    smaller = with_steps(0.25)
+    assert (ensemble.attempts.tolist(), smaller.attempts.tolist()) == ([2, 2], [1, 1])
+    np.testing.assert_array_equal(ensemble.outputs(X), smaller.outputs(X))
 
 
 def test_an_ensemble_grows_across_files_and_its_members_stay_as_they_are(tmp_path):
