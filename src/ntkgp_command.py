@@ -1,8 +1,11 @@
 """Where the command `ntkgp` begins: signals end it in words, also while it is still importing JAX."""
 
+import os
 import signal
 import sys
+import threading
 from types import FrameType
+from typing import Any
 
 
 class Ended(KeyboardInterrupt):
@@ -15,6 +18,7 @@ class Ended(KeyboardInterrupt):
 
 def main() -> int:
     """Run the command line; the code is 128 and the number of the signal that ended it."""
+    sys.unraisablehook = _again
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
@@ -34,8 +38,26 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise Ended(number)
 
 
+def _again(unraisable: Any) -> None:
+    """Send a signal again that was lost: Python drops what is raised while it collects garbage."""
+    error = unraisable.exc_value
+    if not isinstance(error, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    number = signal.SIGINT
+    if isinstance(error, Ended):
+        number = signal.Signals(error.number)
+        signal.signal(number, _end)
+    again = threading.Timer(0.05, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
+
+
 def _left(how: str, number: int) -> int:
-    print(f"ntkgp: {how}; run the same command again to continue.", file=sys.stderr)
+    print(
+        f"ntkgp: {how}; nothing is half-written, and the same command can be run again.",
+        file=sys.stderr,
+    )
     return 128 + number
 
 

@@ -45,6 +45,7 @@ OTHERS = {"tables"}
 """Benchmarks that have a test of their own."""
 AGAINST_PYTORCH = ("mlp_training", "myrtle")
 ALL_BUT_PYTORCH = sorted(RATIOS.keys() - set(AGAINST_PYTORCH))
+SLOW = {"first_fit", "growth", "after_training", "noise"}
 ALONE = ("mlp_training",)
 """These ask for devices, which JAX grants before it starts only."""
 
@@ -112,7 +113,11 @@ def test_make_bench_runs_benchmarks():
 
 
 @pytest.mark.parametrize(
-    "name", some_slow(ALL_BUT_PYTORCH, fast=set(ALL_BUT_PYTORCH) - {"first_fit", "growth"})
+    "name",
+    some_slow(
+        ALL_BUT_PYTORCH,
+        fast=set(ALL_BUT_PYTORCH) - {"first_fit", "growth", "after_training", "noise"},
+    ),
 )
 def test_a_benchmark_ends_in_its_table(run, name, capsys):
     out = run(name)
@@ -166,6 +171,7 @@ def test_gaps_and_tails_are_parts_of_the_order(module_of):
         assert sorted([*fold.train, *fold.test]) == list(range(6))
 
 
+@pytest.mark.slow
 def test_letters_are_measured_drawn_and_drawn_again(run, capsys):
     out = run("letters")
     measured = capsys.readouterr().out

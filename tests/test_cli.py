@@ -190,6 +190,7 @@ def test_closeness_of_exact_draws_is_one():
     assert measure(exact / 2).std_ratio_outside == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_paper_s_solver_runs_all_methods(tmp_path):
     config = toy.ToyConfig(  # of the size above, so that part of what is compiled serves both
         solver="gradient-descent", width=8, members=2, gd_steps=10, max_steps=3, repeats=1
@@ -261,8 +262,32 @@ def test_signals_end_the_command_in_words(number, words, wait, tmp_path):
             time.sleep(0.05)
             assert process.poll() is None
     process.send_signal(number)
-    _, error = process.communicate(timeout=120)
+    try:
+        _, error = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 128 + number
     assert words in error.decode()
-    assert "run the same command again to continue" in error.decode()
+    assert "same command" in error.decode()
     assert "Traceback" not in error.decode()
+
+
+def test_a_signal_that_is_raised_in_a_callback_of_the_garbage_collector_is_not_lost():
+    """JAX has such a callback, and Python drops what is raised there."""
+    code = """
+import gc, signal, sys, time, types
+import ntkgp_command
+def run():
+    def callback(phase, info):
+        gc.callbacks.remove(callback)
+        signal.raise_signal(signal.SIGTERM)
+    gc.callbacks.append(callback)
+    gc.collect()
+    time.sleep(20)
+    return 0
+sys.modules["ntkgp.cli"] = types.SimpleNamespace(main=run)
+sys.exit(ntkgp_command.main())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 128 + signal.SIGTERM, found.stderr
+    assert found.stderr.startswith("ntkgp: ended by SIGTERM")

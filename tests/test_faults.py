@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "faults" / "kills.py"
 
 
+@pytest.mark.slow
 def test_what_was_killed_goes_on_to_the_same_end(tmp_path):
     command = [sys.executable, str(SCRIPT), "--tiny", "--out", str(tmp_path)]
     subprocess.run(command, check=True, cwd=tmp_path)

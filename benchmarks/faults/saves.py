@@ -195,7 +195,8 @@ def read_only(folder: Path, times: int) -> Counter[str]:
         not subprocess.run(["mount", *options, str(folder)], capture_output=True).returncode
         for options in (["--bind", str(folder)], ["-o", "remount,ro,bind"])
     )
-    folder.chmod(0o500)
+    if not mounted:
+        folder.chmod(0o500)
     try:
         return refused(folder, times)
     finally:

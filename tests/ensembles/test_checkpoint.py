@@ -14,6 +14,7 @@ import optax
 import pytest
 
 import ntkgp
+from helpers import some_slow
 from ntkgp import Checkpoint, Descent, GaussNewton, fit
 from ntkgp.core.interrupts import StopRequests
 from ntkgp.core.storage import fields_of
@@ -78,7 +79,11 @@ WAYS = {
 
 
 @pytest.mark.parametrize(
-    ("way", "steps"), [("mini-batches", 1), ("groups", 7), *((way, 3) for way in WAYS)]
+    ("way", "steps"),
+    some_slow(
+        [("mini-batches", 1), ("groups", 7), *((way, 3) for way in WAYS)],
+        fast=(("early stopping", 3), ("two in turn", 3), ("groups", 7), ("keys in the state", 3)),
+    ),
 )
 def test_a_resumed_run_ends_as_one_that_was_not_interrupted(way, steps, tmp_path):
     options = WAYS[way]

@@ -25,6 +25,8 @@ GPS = [
 ]
 ENSEMBLES = [EnsembleRegressor(activation="relu", **TINY), EnsembleClassifier(**TINY)]
 MODELS = GPS + ENSEMBLES
+REGRESSOR_AND_SLOW_CLASSIFIER = [GPS[0], pytest.param(GPS[1], marks=pytest.mark.slow)]
+CLASSIFIER_AND_SLOW_REGRESSOR = [GPS[1], pytest.param(GPS[0], marks=pytest.mark.slow)]
 GPS_AND_SLOW_ENSEMBLES = GPS + [pytest.param(m, marks=pytest.mark.slow) for m in ENSEMBLES]
 
 
@@ -268,14 +270,14 @@ def test_any_table_and_any_targets_for_ensembles(model, table, targets, n):
 
 
 @pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("model", GPS, ids=name_of)
+@pytest.mark.parametrize("model", REGRESSOR_AND_SLOW_CLASSIFIER, ids=name_of)
 def test_every_table_with_good_targets(model, table):
     """All of them, because few examples have a bad table and good targets."""
     fit_and_predict(model, TABLES[table](24, 2), alternating(24))
 
 
 @pytest.mark.parametrize("targets", TARGETS)
-@pytest.mark.parametrize("model", GPS, ids=name_of)
+@pytest.mark.parametrize("model", CLASSIFIER_AND_SLOW_REGRESSOR, ids=name_of)
 def test_every_kind_of_targets_with_a_good_table(model, targets):
     fit_and_predict(model, normal(24, 2), TARGETS[targets](24))
 

@@ -357,7 +357,7 @@ def test_with_the_paper_s_noise_the_target_scale_is_the_paper_s(classifier):
     """κ² = C ζ₀ with ζ₀ the mean of Θ(x, x) on the standardised training inputs."""
     paper = clone(classifier).set_params(noise_std=0.1).fit(X, LABELS)
     x = paper.x_scaler_.apply("X", X)
-    net = ntkgp.mlp(2, activation=Relu(), w_std=2**0.5, b_std=0.5)
+    net = ntkgp.mlp(2, depth=1, activation=Relu(), w_std=2**0.5, b_std=0.5)
     zeta_0 = ntkgp.ntk(net, x, diagonal=True).mean()
     assert paper.zeta_0_ == pytest.approx(zeta_0, rel=0.05)  # of the rows that are not held out
     assert paper.kappa_**2 == pytest.approx(2 * paper.zeta_0_)

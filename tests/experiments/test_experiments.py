@@ -356,6 +356,7 @@ def fake_cifar(name):
     return Dataset(name, dict.fromkeys(("train", "test"), Split(images_, labels)))
 
 
+@pytest.mark.slow
 def test_cifar_ends_in_the_figures_of_both_target_scales(monkeypatch, tmp_path):
     """Small, but with the paper's optimiser, crops and flips."""
     monkeypatch.setattr(cifar, "load", fake_cifar)

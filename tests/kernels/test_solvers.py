@@ -174,7 +174,7 @@ def twice(noise_std, solver, n=30):
     return condition(net, x, y, noise_std=noise_std, solver=solver).predict(x[:3])
 
 
-@pytest.mark.parametrize("noise_std", [1e-8, 1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("noise_std", some_slow([1e-8, 1e-6, 1e-4, 1e-2], fast=(1e-8, 1e-4)))
 @pytest.mark.parametrize("solver", [*SOLVERS, "refined, few steps"])
 def test_every_solver_answers_in_numbers_or_in_words(solver, noise_std):
     chosen = SOLVERS.get(solver, Refined(max_steps=3))

@@ -1,5 +1,6 @@
 """Closeness of an ensemble to a law: the measures, and what they are for exact draws."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -60,14 +61,15 @@ def test_the_squared_mean_error_of_exact_draws_is_1_on_average():
     assert abs(squares.mean() - 1) < 5 * squares.std() / len(squares) ** 0.5
 
 
+@cache
+def ensembles(scale):
+    law = law_of()
+    options = {"exact_ensembles": 100}
+    return [compare(draws(law, 10, s, scale), law, X, seed=s, **options) for s in range(60)]
+
+
 def p_values(scale, measure):
-    law, n = law_of(), 60
-    return np.array(
-        [
-            getattr(compare(draws(law, 10, seed, scale), law, X, seed=seed), measure).p_value
-            for seed in range(n)
-        ]
-    )
+    return np.array([getattr(found, measure).p_value for found in ensembles(scale)])
 
 
 @pytest.mark.parametrize("measure", ["mean_error", "std_ratio", "distance"])

@@ -288,7 +288,7 @@ def test_bash_completes(words, offered, tmp_path):
 
 def test_an_interrupted_prediction_leaves_nothing(folder, tmp_path):
     """Ctrl-C while rows stream in: exit code 130, one line, no file."""
-    code = "import sys; from ntkgp.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from ntkgp_command import main; sys.exit(main())"
     arguments = ["predict", folder / "rent", folder / "many.csv", "-o", tmp_path / "out.csv"]
     header, rows = (folder / "new.csv").read_text().split("\n", 1)
     (folder / "many.csv").write_text(header + "\n" + rows * 12_000)
