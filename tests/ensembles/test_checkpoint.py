@@ -117,8 +117,8 @@ def test_a_finished_run_is_found_finished(finished):
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        ({"seed": 1}, "the seed or the members"),
-        ({"members": 4}, "the seed or the members"),
+        ({"seed": 1}, "the seed, the members or what was drawn for them"),
+        ({"members": 4}, "the seed, the members or what was drawn for them"),
         ({"noise_std": 0.2}, "the network, the method or the noise"),
         ({"method": "rp-param"}, "the network, the method or the noise"),
         ({"trainer": Descent(ADAM, epochs=7, batch_size=4)}, "the trainer"),
@@ -227,7 +227,7 @@ ntkgp.fit(ntkgp.mlp(1, width=4, depth=1), x, x, members=1, trainer=trainer,
     os.kill(process.pid, signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 143, errors
-    assert "SIGTERM: the checkpoint is written after this round" in errors
+    assert "SIGTERM: the checkpoint is written at the next good moment" in errors
     assert (tmp_path / "attempt-1" / "turn-0" / "group-0").exists()
 
 
@@ -260,3 +260,35 @@ def test_an_ensemble_grows_across_files_and_its_members_stay_as_they_are(tmp_pat
     assert ten.attempts.tolist() == [1] * 10
     ten.save(tmp_path / "five")  # in place of the smaller one
     assert_identical(ntkgp.load(tmp_path / "five"), ten)
+
+
+def of_functions(init_sign=1.0, shift=0.0):
+    """A network of two functions, one of them compiled with a constant inside."""
+    constant = np.full(3, shift, np.float32)
+
+    @jax.jit
+    def hidden(x):
+        return jax.numpy.tanh(x + constant.sum())
+
+    def init(key):
+        first, last = jax.random.split(key)
+        return {
+            "first": init_sign * jax.random.normal(first, (1, 4)),
+            "last": jax.random.normal(last, (4, 1)),
+        }
+
+    def apply(params, x):
+        return hidden(x @ params["first"]) @ params["last"]
+
+    prior_var = {"first": 1.0, "last": 1.0}
+    return ntkgp.adapters.from_functions(init, apply, (1,), readout="last", prior_var=prior_var)
+
+
+@pytest.mark.parametrize("other", [{"init_sign": -1.0}, {"shift": 1.0}])
+def test_other_code_of_the_user_s_is_another_run(other, tmp_path):
+    """Draws and constants count, also those within programs that the user has compiled."""
+    options = {"members": 2, "trainer": BATCHES, "checkpoint": tmp_path}
+    fit(of_functions(), X, Y, **options)
+    fit(of_functions(), X, Y, **options)  # the control: the same code is the same run
+    with pytest.raises(ValueError, match="is of another run"):
+        fit(of_functions(**other), X, Y, **options)

@@ -10,7 +10,7 @@ import pytest
 
 import ntkgp
 from ntkgp import Descent, Ray, fit
-from ntkgp.core.storage import fields_of
+from ntkgp.core.storage import fields_of, pack, unpack
 from ntkgp.kernels.spread import SpreadKernel
 from ntkgp.kernels.training_kernel import TrainingKernel
 
@@ -106,3 +106,12 @@ def test_what_is_no_backend_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'ntkgp\[ray\]'"):
         fit(NET, X, Y, members=1, trainer=TRAINER, backend="ray")
+
+
+def test_no_file_says_which_cluster_to_connect_to(tmp_path):
+    assert unpack(pack(Ray("10.0.0.1:6379", cpus=2))) == Ray(cpus=2)
+    forged = pack(Ray(cpus=2))
+    forged.plain["fields"]["address"] = "ray://10.0.0.1:10001"
+    assert unpack(forged) == Ray(cpus=2)
+    kernel = TrainingKernel(NET, X, "ntk", 0.1)
+    assert isinstance(unpack(pack(SpreadKernel(kernel, Ray("10.0.0.1:6379")))), TrainingKernel)

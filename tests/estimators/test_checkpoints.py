@@ -15,7 +15,7 @@ Y = np.sin(X[:, 0])
 OPTIONS = {
     "width": 4,
     "depth": 1,
-    "members": 2,
+    "members": np.int64(2),
     "noise_std": 0.1,
     "activation": "erf",
     "trainer": ntkgp.Descent(optax.adam(0.01), epochs=5, batch_size=8),

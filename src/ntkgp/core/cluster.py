@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ntkgp.core.storage import storable
+from ntkgp.core.storage import fields_of, storable
 
 
 @storable
@@ -34,6 +34,14 @@ class Ray:
     gpus: int = 0
     members_per_task: int | None = None
     retries: int = 3
+
+    def __to_store__(self) -> dict[str, Any]:
+        """All but the address: no file says where to connect to."""
+        return fields_of(self) | {"address": None}
+
+    @classmethod
+    def __from_store__(cls, stored: dict[str, Any], network: Any) -> "Ray":
+        return cls(**stored | {"address": None})
 
     def tasks_at_once(self) -> int:
         """How many tasks the cluster can run at the same time."""

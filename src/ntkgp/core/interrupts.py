@@ -66,7 +66,7 @@ class StopRequests:
         self._received = number
         name = signal.Signals(number).name
         print(
-            f"{name}: the checkpoint is written after this round of training. Send it again to leave "
+            f"{name}: the checkpoint is written at the next good moment. Send it again to leave "
             "at once.",
             file=sys.stderr,
         )

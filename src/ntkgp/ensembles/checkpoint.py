@@ -38,8 +38,9 @@ class Checkpoint:
 
     Args:
         directory: of one fit, created if needed. It holds a member's parameters three times and more.
-        every: seconds between two checkpoints. They are written between rounds of training, epochs for
-            `Descent`, so at most one interval and one round are lost. 0 writes one after every round.
+        every: seconds between two checkpoints. They are written between programs of training, which have
+            up to 64 rounds, epochs for `Descent`, and end where rows held out are looked at
+            (`evaluate_every`). So at most one interval and one program are lost; 0 writes after every one.
 
     >>> import tempfile
     >>> x = np.linspace(-1, 1, 8)[:, None]
@@ -123,11 +124,12 @@ class Keeper:
             return None
         except ValueError as error:
             raise ValueError(
-                f"the checkpoint in {self._folder} cannot be used: {error} Delete that directory to "
-                "train this part again."
+                f"the checkpoint in {self._folder} cannot be used: {error} Delete it to train this "
+                "part again."
             ) from error
         leaves, treedef = jax.tree.flatten(like())
-        stored = kept.get("leaves", []) if isinstance(kept, dict) else []
+        kept = kept if isinstance(kept, dict) else {}
+        stored = kept.get("leaves", [])
         if kept.get("run") != self._run or len(stored) != len(leaves):
             raise ValueError(
                 f"{self._folder} holds the state of another run: choose another directory for "

@@ -2,13 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from ntkgp.ensembles.plans import Plan
 from ntkgp.ensembles.problem import Draw, Problem
@@ -32,8 +33,8 @@ def identity_of(
     return {
         "the training data": problem.data.fingerprint(),
         "the validation data": "none" if held_out is None else held_out.fingerprint(),
-        "the seed or the members": digest_of(
-            [seed, list(indices), *map(_bytes_of, jax.tree.leaves(draws.member.net))]
+        "the seed, the members or what was drawn for them": digest_of(
+            [seed, list(indices), *_numbers(draws)]
         ),
         "the network, the method or the noise": _digest_of_learner(problem, draws),
         "the trainer": digest_of([_of_trainer(each, problem, draws) for each in trainers]),
@@ -52,7 +53,8 @@ def _digest_of_learner(problem: Problem, draws: Draw) -> str:
     program = _program(
         lambda learner, draw, x: learner.predict(draw.theta, draw.member, x), learner, draw, few
     )
-    return digest_of([repr(learner.method), repr(learner.noise), program, _numbers(learner)])
+    words = (_ADDRESS.sub("", repr(part)) for part in (learner.method, learner.noise))
+    return digest_of([*words, program, _numbers(learner)])
 
 
 def _of_trainer(trainer: Trainer, problem: Problem, draws: Draw) -> Any:
@@ -70,7 +72,17 @@ def _of_trainer(trainer: Trainer, problem: Problem, draws: Draw) -> Any:
 def _program(f: Any, *arguments: Any) -> Any:
     """The text of a function's program and its constants; addresses in memory are no part of it."""
     traced = jax.make_jaxpr(f)(*arguments)
-    return _ADDRESS.sub("", str(traced)), [_bytes_of(const) for const in traced.consts]
+    return _ADDRESS.sub("", str(traced)), [_bytes_of(const) for const in _constants(traced)]
+
+
+def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[Any]:
+    """Those of the program, and of the programs that it calls."""
+    if isinstance(program, ClosedJaxpr):
+        yield from program.consts
+    for equation in program.eqns:
+        for part in jax.tree.leaves(list(equation.params.values())):
+            if isinstance(part, (ClosedJaxpr, Jaxpr)):
+                yield from _constants(part)
 
 
 def _one(draws: Draw) -> Any:
@@ -85,4 +97,6 @@ def _numbers(tree: Any) -> list[str]:
 def _bytes_of(leaf: Any) -> str:
     if isinstance(leaf, (int, float)):
         return repr(float(leaf))
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
     return hashlib.sha256(np.asarray(leaf).tobytes()).hexdigest()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import index
 from typing import Any
 
 from numpy.typing import NDArray
@@ -86,7 +87,8 @@ class EnsembleEstimator(TableEstimator):
                 "integer."
             )
         self._trainings += 1
-        first, last = (0, members - 1) if isinstance(members, int) else (members[0], members[-1])
+        indices = members if isinstance(members, list) else range(index(members))
+        first, last = indices[0], indices[-1]
         return checkpoint.under(f"training-{self._trainings}-members-{first}-to-{last}")
 
     @contextmanager

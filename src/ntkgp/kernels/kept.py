@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.files import replacing
+from ntkgp.core.locks import Unlockable, lock
 from ntkgp.core.memory import gib
 from ntkgp.core.storage import pack
 from ntkgp.kernels import panels as packed
@@ -33,7 +34,7 @@ def kept_cholesky(
     """
     try:
         file = _KeptFile(Path(directory), kernel)
-    except (TypeError, BlockingIOError, ModuleNotFoundError):
+    except (TypeError, BlockingIOError, Unlockable):
         # A layer that no file can name, another process at the same factor, or a system without locks.
         room = Panels.empty(len(kernel), kernel.x.dtype, directory)
         return packed.cholesky(room, kernel.fill, what, progress)
@@ -97,15 +98,13 @@ class _KeptFile(Ledger):
 
 def _mapped(path: Path, size: int) -> mmap.mmap:
     """The file in memory, locked; what is there of it stays. Its disk space is reserved at once."""
-    import fcntl
-
     free = shutil.disk_usage(path.parent).free
     if not path.exists() and size > free:
         raise OSError(f"{path.parent} has {gib(free)} free, and the matrix needs {gib(size)}.")
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
         if os.fstat(descriptor).st_nlink == 0:  # another process has just finished with it
             raise BlockingIOError(path)
         os.ftruncate(descriptor, size)

@@ -23,6 +23,14 @@ class SpreadKernel:
     kernel: TrainingKernel
     backend: Ray
 
+    def __to_store__(self) -> dict[str, Any]:
+        return {"kernel": self.kernel}
+
+    @classmethod
+    def __from_store__(cls, stored: dict[str, Any], network: Any) -> Any:
+        """The kernel alone: no file makes a process connect to a cluster."""
+        return stored["kernel"]
+
     def __len__(self) -> int:
         return len(self.kernel)
 
