@@ -62,9 +62,9 @@ def test_scikit_learn_s_own_checks_pass(model):
     model.set_params(**UNLEARNED.get(type(model).__name__, {}))
     if isinstance(model, EnsembleRegressor | EnsembleClassifier):
         model = model.set_params(members=1, batch_size=1000, min_steps=300)
-    expected = EXPECTED_TO_FAIL if isinstance(model, EnsembleRegressor | GPRegressor) else {}
-    results = check_estimator(model, expected_failed_checks=expected, on_skip=None, on_fail=None)
-    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(expected)
+    options = {"expected_failed_checks": EXPECTED_TO_FAIL, "on_skip": None, "on_fail": None}
+    results = check_estimator(model, **options)
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(EXPECTED_TO_FAIL)
     failed = [r for r in results if r["status"] not in ("passed", "skipped", "xfail")]
     assert not failed, "\n".join(f"{r['check_name']}: {r['exception']!r}" for r in failed)
     skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
