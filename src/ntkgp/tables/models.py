@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ntkgp.core import storage
-from ntkgp.core.arrays import check_number
 from ntkgp.estimators.ensemble_classifier import EnsembleClassifier
 from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
 from ntkgp.predictive.distributions import Normal
@@ -158,8 +157,10 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         """Refuse a file whose parts do not belong together."""
         if not isinstance(self.features_, TableFeatures):
             raise ValueError("it has no columns of a table.")
-        if check_number("usual_doubt_", self.usual_doubt_) == 0:
-            raise ValueError("usual_doubt_ must be above 0; got 0.")
+        if not isinstance(self.usual_doubt_, float) or not 0 < self.usual_doubt_ < float("inf"):
+            raise ValueError(
+                f"usual_doubt_ must be a number above 0; got {str(self.usual_doubt_)[:40]}."
+            )
         if not isinstance(self.target_, str | None) or not isinstance(self.summary_, dict):
             raise ValueError("target_ must be a name or None, and summary_ a dictionary.")
         if self.target_read_as_ is not None and self.target_read_as_ not in ARROW_TYPES:
