@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 from ntkgp.core.storage import pack, unpack
 from ntkgp.tables.arrow import as_table
 from ntkgp.tables.columns import RARE_SHARE, learned_category, learned_date, learned_number
-from ntkgp.tables.features import TableFeatures, first_word_among_numbers
+from ntkgp.tables.features import TableFeatures, first_word_among_numbers, row_numbers
 
 
 def test_numbers_are_those_of_scikit_learn_s_imputer():
@@ -157,3 +157,15 @@ def test_whole_numbers_as_categories_are_the_same_words_with_and_without_gaps():
     column = learned_category("code", pa.array([1, 2] * 10), max_levels=30)
     with_gaps = pa.array([1.0, None, 2.0])
     np.testing.assert_array_equal(column.encode(with_gaps), [[1, 0], [0, 0], [0, 1]])
+
+
+def test_a_cycle_varies_by_its_cosine_too():
+    moments = [f"2020-01-0{day}T0{hour}:00:00" for day in (1, 2, 3) for hour in (3, 9)]
+    column = learned_date("d", pa.array(np.array(moments, "datetime64[us]")))
+    assert "time of day" in column.cycles  # 3 and 9 o'clock have the same sine
+
+
+def test_row_numbers_are_found_on_the_whole_table():
+    table = as_table({"line": np.arange(1, 41), "code": np.arange(40), "size": np.arange(40) % 7})
+    assert list(row_numbers(table, categorical=["code"])) == ["line"]
+    assert row_numbers(table.slice(3)) == {}

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from ntkgp.cli import main
+from ntkgp.predictive import metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "file.md"
 NUMBERS = ["--set", "optimizer=null", "--set", "activation=relu", "--quiet"]
@@ -50,3 +52,11 @@ def test_the_commands_of_the_guide_run(tmp_path, monkeypatch, capsys):
     made = {path.name for path in tmp_path.iterdir()}
     assert {"houses-model", "predicted.csv", "by-time", "garden-model", "evaluation.html"} <= made
     assert "choose ntkgp fit" in capsys.readouterr().out
+
+
+def test_the_guide_names_the_levels_of_ece_and_the_exit_codes():
+    first, second, *_, last = (f"{100 * level:g} %" for level in metrics.CENTRAL_LEVELS)
+    text = " ".join(PAGE.read_text().split())
+    assert f"over the levels {first}, {second}, …, {last}," in text
+    hangup, end = (128 + number for number in (signal.SIGHUP, signal.SIGTERM))
+    assert f"{hangup} and {end} are those by SIGHUP and SIGTERM" in text

@@ -20,12 +20,13 @@ import ntkgp
 from ntkgp.cli import main, parser
 from ntkgp.core.completion import SHELLS, script
 from ntkgp.predictive.distributions import Normal
-from ntkgp.tables import files
+from ntkgp.tables import delimited, evaluation, files
 from ntkgp.tables.baselines import simple_classifiers, simple_regressors
 from ntkgp.tables.choice import Choice
+from ntkgp.tables.commands.options import known, settings_of
 from ntkgp.tables.scores import score_numbers
 from ntkgp.tables.splits import split
-from ntkgp.tables.targets import class_names, task_of
+from ntkgp.tables.targets import class_names, classes_like, task_of
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +186,66 @@ def test_words_from_data_are_escaped(tmp_path, capsys):
     assert "y &amp; z" in text
 
 
+def test_evaluate_knows_whole_number_classes_that_a_file_has_as_doubles(capsys, tmp_path):
+    x = np.arange(60) % 10 + 0.5
+    pq.write_table(pa.table({"x": x, "y": (x > 5).astype(int)}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"x": x, "y": (x > 5).astype(float)}), tmp_path / "new.parquet")
+    settings = ["--law", "ntkgp", "--set", "noise_std=0.1", "--quiet"]
+    model, page = tmp_path / "m", tmp_path / "p.html"
+    as_json(capsys, "fit", tmp_path / "t.parquet", "--target", "y", "-o", model, *settings)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "_errors_above", lambda _, right: seen.append(right) or "")
+        as_json(capsys, "evaluate", model, tmp_path / "new.parquet", "-o", page, "--rows", "all")
+    assert np.mean(seen[0]) > 0.9
+
+
+@pytest.mark.parametrize("rows", ["0", "-5", "few"])
+def test_evaluate_refuses_impossible_numbers_of_rows(rows, folder, capsys):
+    command = ["evaluate", str(folder / "rent"), str(folder / "new.csv"), f"--rows={rows}"]
+    assert main(command) == 2
+    assert "--rows takes a number of at least 10, or all" in capsys.readouterr().err
+
+
+def test_row_numbers_are_left_out_before_and_after_the_refit(capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(60)
+    words = ["u"] * 29 + [f"w{i}" for i in range(31)]
+    table = pa.table({"line": np.arange(1, 61), "x": x, "words": words, "y": 2 * x})
+    arrow_csv.write_csv(table, tmp_path / "t.csv")
+    command = ["fit", tmp_path / "t.csv", "--target", "y", "-o", tmp_path / "m", *QUICK]
+    for seed in range(3):
+        one, both = (as_json(capsys, *command, "--seed", seed, *m) for m in ([], ["--refit"]))
+        assert one["left_out"]["line"] == "it numbers the rows"
+        assert (one["left_out"], one["columns"]) == (both["left_out"], both["columns"])
+
+
+@pytest.mark.parametrize("name", ["place", "place/model.safetensors"])
+@pytest.mark.parametrize("metadata", ["", '"__metadata__":{"format":"pt"}'])
+def test_fit_overwrites_no_file_of_others(name, metadata, folder, capsys, tmp_path):
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    header = ("{" + metadata + "}").encode()
+    file.write_bytes(len(header).to_bytes(8, "little") + header)
+    before = file.read_bytes()
+    command = ["fit", folder / "rents.csv", "--target", "rent", "-o", tmp_path / "place", *QUICK]
+    assert main([*map(str, command)]) == 2
+    assert "no model of ntkgp" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
+def test_kept_columns_stay_as_written_and_others_are_not_read(
+    folder, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1 << 10)
+    table = rents(50, seed=1).append_column("code", pa.array([f"{i:03}" for i in range(50)]))
+    table = table.append_column("note", pa.array(["1"] * 49 + ["a word"]))
+    arrow_csv.write_csv(table, tmp_path / "new.csv")
+    out = tmp_path / "out.parquet"
+    as_json(capsys, "predict", folder / "rent", tmp_path / "new.csv", "-o", out, "--keep", "code")
+    assert pq.read_table(out)["code"].to_pylist() == [f"{i:03}" for i in range(50)]
+
+
 def test_inspect_tells_columns_and_scores(folder, capsys):
     assert main(["inspect", str(folder / "rent")]) == 0
     printed = capsys.readouterr().out
@@ -226,6 +287,56 @@ def test_splits_by_time_and_group_are_honest():
     labels = np.array(["rare"] * 20 + ["common"] * 180)
     held_out = split(table, labels=labels).held_out
     assert np.sum(labels[held_out] == "rare") == 4
+
+
+def test_large_groups_are_not_held_out():
+    for seed in range(4):
+        table = pa.table({"g": ["a"] * 950 + ["b"] * 50})
+        assert split(table, seed=seed, group="g").held_out.tolist() == list(range(950, 1000))
+    even = pa.table({"g": ["a"] * 60 + ["b"] * 40})
+    assert len(split(even, group="g").held_out) == 40  # none fits the share: the smallest
+    many = pa.table({"g": np.arange(60_000) // 3_000})
+    assert len(split(many, share=0.5, group="g").held_out) == 9_000
+    assert len(split(pa.table({"g": np.arange(11)}), share=0.5, group="g").held_out) == 5
+
+
+def test_moments_stay_together_within_the_limits_where_they_can():
+    assert len(split(pa.table({"t": np.arange(60_000) // 6_000}), time="t").held_out) == 6_000
+    assert len(split(pa.table({"t": np.arange(60_000) // 20_000}), time="t").held_out) == 20_000
+    with pytest.raises(ValueError, match="60 of 100 rows have the last time"):
+        split(pa.table({"t": [1] * 40 + [2] * 60}), time="t")
+    with pytest.raises(ValueError, match="all rows have the same time"):
+        split(pa.table({"t": [1] * 100}), time="t")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (pa.array([1.0, np.nan, None, np.inf], pa.float32()), [True, False, False, False]),
+        (pa.array(["a", "", None, "b"]), [True, False, False, True]),
+        (pa.array(["a", "", None, "b"]).dictionary_encode(), [True, False, False, True]),
+        (pa.array([1, None, 3, 0]), [True, False, True, True]),
+    ],
+)
+def test_rows_without_a_target(target, expected):
+    assert known(pa.chunked_array([target])).to_pylist() == expected
+
+
+def test_settings_are_read_as_json_and_as_python_writes_them():
+    words = ["True", "true", "False", "false", "None", "null"]
+    found = settings_of([f"s{i}={word}" for i, word in enumerate(words)])
+    assert list(found.values()) == [True, True, False, False, None, None]
+
+
+def test_classes_of_a_file_have_the_type_of_the_model_s():
+    words = np.array(["2", "1"])
+    assert classes_like(np.array([1, 2]), "y", words).tolist() == [2, 1]
+    assert classes_like(np.array([1.0, 2.0]), "y", words).tolist() == [2.0, 1.0]
+    assert classes_like(np.array(["1", "2"]), "y", np.array([2, 1])).tolist() == ["2", "1"]
+    flags = np.array([False, True])
+    assert classes_like(flags, "y", np.array(["true", "false"])).tolist() == [True, False]
+    with pytest.raises(ValueError, match="such as 1, and column 'y' has others"):
+        classes_like(np.array([1, 2]), "y", np.array(["1.5"]))
 
 
 def test_simple_models_know_the_size_of_their_errors():

@@ -9,7 +9,10 @@ from sklearn.model_selection import cross_val_score
 
 import ntkgp
 from ntkgp import GPClassifier, GPRegressor, TableClassifier, TableRegressor
+from ntkgp.core.storage import pack, unpack
+from ntkgp.tables.columns import CategoryColumn, DateColumn, NumberColumn
 from ntkgp.tables.features import TableFeatures
+from ntkgp.tables.targets import task_of
 
 
 def gp(**options):
@@ -120,3 +123,70 @@ def test_wrong_targets_are_refused_in_words():
         TableClassifier(GPClassifier()).fit(table, "town")
     with pytest.raises(ValueError, match=r"no rows"):
         TableRegressor(gp()).fit(table.slice(0, 0), "rent")
+
+
+def test_targets_without_a_value_or_a_unit_are_refused():
+    table = pa.table({"a": np.arange(8) % 3 + 0.5, "y": ["", "no", "yes", "no"] * 2})
+    with pytest.raises(ValueError, match="missing in 2 rows"):
+        TableClassifier(GPClassifier()).fit(table, "y")
+    for type_ in (pa.duration("s"), pa.time32("s")):
+        whole = pa.array(range(8), f"int{type_.bit_width}")
+        spans = table.set_column(1, "y", whole.cast(type_))
+        with pytest.raises(ValueError, match="a regressor needs numbers"):
+            TableRegressor(gp()).fit(spans, "y")
+        with pytest.raises(ValueError, match="numbers or classes are needed"):
+            task_of("y", spans["y"].combine_chunks())
+        with pytest.raises(ValueError, match="are no classes"):
+            TableClassifier(GPClassifier()).fit(spans, "y")
+
+
+def test_columns_of_another_model_are_taken_as_they_are(model):
+    again = TableRegressor(gp()).fit(rents(seed=1), "rent", features=model.features_)
+    assert again.features_ is model.features_
+    assert again.estimator_.n_features_in_ == len(model.features_.names)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("usual_doubt_", np.inf, "usual_doubt_"),
+        ("usual_doubt_", 0.0, "usual_doubt_"),
+        ("summary_", [], "summary_"),
+        ("target_", 3, "target_"),
+        ("target_read_as_", "nonsense", "nonsense"),
+        ("feature_names_in_", np.array(["a"], dtype=object), "feature_names_in_"),
+    ],
+)
+def test_parts_that_no_fit_makes_are_refused(name, value, message, model):
+    stored = model.__to_store__()
+    stored["fitted"][name] = value
+    with pytest.raises((TypeError, ValueError), match=message):
+        TableRegressor.__from_store__(stored, None).__check_stored__()
+
+
+def test_a_file_without_a_part_is_refused(model):
+    stored = model.__to_store__()
+    del stored["fitted"]["target_"]
+    with pytest.raises(ValueError, match="lacks target_"):
+        TableRegressor.__from_store__(stored, None)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        NumberColumn("a", float("nan"), 0.0, 1.0, False),
+        NumberColumn("a", 0.5, 0.0, 1.0, False, "nonsense"),
+        CategoryColumn("a", ("x",), False, False, ("x", "y"), np.zeros(1)),
+        CategoryColumn("a", ("x",), False, False, ("x", "y")),
+        DateColumn("a", 0, 0, ("moon",), False),
+    ],
+)
+def test_columns_that_training_cannot_make_are_refused(column):
+    with pytest.raises(ValueError, match=r"column 'a'|log_counts"):
+        unpack(pack(TableFeatures((column,))))
+
+
+def test_features_without_columns_are_refused():
+    for columns in ((), ("a",)):
+        with pytest.raises(ValueError, match="no columns of a table"):
+            unpack(pack(TableFeatures(columns)))

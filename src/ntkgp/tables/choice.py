@@ -10,6 +10,7 @@ from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
 from ntkgp.estimators.gp_classifier import GPClassifier
 from ntkgp.estimators.gp_regressor import GPRegressor
 from ntkgp.laws.row_noise import VaryingNoise
+from ntkgp.tables.features import AS_ASKED
 from ntkgp.tables.models import TableClassifier, TableModel, TableRegressor
 from ntkgp.tables.targets import Task
 
@@ -42,11 +43,17 @@ class Choice:
     def title(self) -> str:
         return f"exact {self.law}" if self.law else f"ensemble {self.method}"
 
-    def model(self, task: Task, rows: int) -> TableModel:
-        """For training on so many rows."""
+    def model(
+        self, task: Task, rows: int, leave_out: Mapping[str, str] | None = None
+    ) -> TableModel:
+        """For training on so many rows; further columns may be left out, with the reason for each."""
         maker: Any = TableRegressor if task == "regression" else TableClassifier
-        columns = {"categorical": tuple(self.categorical), "drop": tuple(self.drop)}
-        return maker(self._estimator(task, rows), **columns, random_state=self.seed)
+        return maker(
+            self._estimator(task, rows),
+            categorical=tuple(self.categorical),
+            drop=dict(leave_out or {}) | dict.fromkeys(self.drop, AS_ASKED),
+            random_state=self.seed,
+        )
 
     def _estimator(self, task: Task, rows: int) -> Any:
         maker: Any

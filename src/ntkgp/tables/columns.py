@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.core.arrays import check_part
 from ntkgp.core.storage import storable
 from ntkgp.tables.arrow import pyarrow
 from ntkgp.tables.values import Floats, as_moments, as_numbers, as_words, index_in
@@ -62,6 +63,14 @@ class NumberColumn:
     gaps: bool
     read_as: str = "number"
     """Or flag, for true and false, or time of day."""
+
+    def __check_stored__(self) -> None:
+        if not (self.low <= self.median <= self.high and np.isfinite(self.median)):
+            raise ValueError(f"column {self.name!r} has a median of {self.median:g}.")
+        if self.read_as not in ("number", "flag", "time of day"):
+            raise ValueError(
+                f"column {self.name!r} is read as {self.read_as!r}, which is no number."
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,6 +127,12 @@ class CategoryColumn:
     """Where levels are too many for a flag each: all that at least two rows have."""
     log_counts: NDArray[np.float64] | None = None
     """Of these, in training."""
+
+    def __check_stored__(self) -> None:
+        if self.log_counts is not None:
+            check_part("log_counts", self.log_counts, (len(self.counted),))
+        elif self.counted:
+            raise ValueError(f"column {self.name!r} has levels without counts.")
 
     @property
     def read_as(self) -> str:
@@ -197,6 +212,12 @@ class DateColumn:
     zoned: bool = False
     """Whether moments have a time zone."""
 
+    def __check_stored__(self) -> None:
+        if unknown := [cycle for cycle in self.cycles if cycle not in CYCLES]:
+            raise ValueError(
+                f"column {self.name!r} has a cycle that dates have not: {unknown[0]!r}."
+            )
+
     @property
     def read_as(self) -> str:
         return "zoned date" if self.zoned else "date"
@@ -228,9 +249,14 @@ def learned_date(name: str, values: Any) -> DateColumn | None:
     if not len(known) or (known.min() == known.max() and not gaps):
         return None
     days = known / DAY
-    cycles = [c for c in CYCLES if np.ptp(np.sin(_angle(c, days)), axis=0) > 1e-6]
+    cycles = [c for c in CYCLES if _varies(_angle(c, days))]
     zoned = getattr(values.type, "tz", None) is not None
     return DateColumn(name, int(known.min()), int(np.median(known)), tuple(cycles), gaps, zoned)
+
+
+def _varies(angle: Floats) -> bool:
+    """On the circle: the sine of two moments may be the same, and the cosine not."""
+    return bool(max(np.ptp(np.sin(angle)), np.ptp(np.cos(angle))) > 1e-6)
 
 
 def _angle(cycle: str, days: Floats) -> Floats:

@@ -61,12 +61,13 @@ class Delimited:
         with self._worded():
             return self._decoded(arrow_csv.read_csv(self._stream(), *self._options(columns)))
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Rows as they are read; the type of a column is given, or that of its first values."""
         import pyarrow.csv as arrow_csv
 
         with self._worded():
-            yield from map(self._decoded, arrow_csv.open_csv(self._stream(), *self._options(None)))
+            options = self._options(columns)
+            yield from map(self._decoded, arrow_csv.open_csv(self._stream(), *options))
 
     def _decoded(self, rows: Any) -> Any:
         """Rows as they are; Arrow takes words in another encoding for bytes."""

@@ -1,6 +1,6 @@
 """A table as a matrix: which columns are used, as what, and which are left out, in words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from ntkgp.tables.values import Floats, as_numbers, as_words, is_number
 
 FEWEST_FOR_ID = 20
 """In shorter tables a column that differs in every row may be a measurement all the same."""
+
+AS_ASKED = "as asked"
+"""Why a column is left out that one names."""
 
 
 @storable
@@ -39,15 +42,22 @@ class TableFeatures:
     """`Column`s in the order of the table."""
     dropped: tuple[DroppedColumn, ...] = ()
 
+    def __check_stored__(self) -> None:
+        if not self.columns or not all(isinstance(column, Column) for column in self.columns):
+            raise ValueError("it has no columns of a table.")
+
     @classmethod
     def learned(
         cls,
         table: Any,
         categorical: Sequence[str] = (),
-        drop: Sequence[str] = (),
+        drop: Sequence[str] | Mapping[str, str] = (),
         max_levels: int = 30,
     ) -> "TableFeatures":
-        """The columns of a training table; an error if none of them can be used."""
+        """The columns of a training table; an error if none of them can be used.
+
+        Where drop is a mapping it says why.
+        """
         require_columns(table.column_names, [*categorical, *drop])
         used: list[Column] = []
         dropped: list[DroppedColumn] = []
@@ -55,14 +65,17 @@ class TableFeatures:
             values = table.column(name).combine_chunks()
             found = _learned(name, values, name in categorical, max_levels)
             if name in drop:
-                dropped.append(DroppedColumn(name, "as asked"))
+                why = drop[name] if isinstance(drop, Mapping) else AS_ASKED
+                dropped.append(DroppedColumn(name, why))
             elif isinstance(found, str):
                 dropped.append(DroppedColumn(name, found))
             else:
                 used.append(found)
         if not used:
-            why = "; ".join(f"{column.name}: {column.why}" for column in dropped)
-            raise ValueError(f"no column can be used to predict from. {why or 'There is none'}.")
+            reasons = "; ".join(f"{column.name}: {column.why}" for column in dropped)
+            raise ValueError(
+                f"no column can be used to predict from. {reasons or 'There is none'}."
+            )
         return cls(tuple(used), tuple(dropped))
 
     @property
@@ -136,6 +149,21 @@ def _learned(name: str, values: Any, categorical: bool, max_levels: int) -> Colu
         "date": lambda: learned_date(name, values),
     }
     return makers[kind]() or "every row has the same"
+
+
+def row_numbers(table: Any, categorical: Sequence[str] = ()) -> dict[str, str]:
+    """Columns that number the rows, and why they are left out: of a whole table, since a part has gaps.
+
+    >>> from ntkgp.tables.arrow import as_table
+    >>> row_numbers(as_table({"line": list(range(30)), "size": [40, 50, 60] * 10}))
+    {'line': 'it numbers the rows'}
+    """
+    found = {
+        name: _id_of_numbers(name, table.column(name).combine_chunks())
+        for name in table.column_names
+        if name not in categorical
+    }
+    return {name: why for name, why in found.items() if why}
 
 
 def _id_of_numbers(name: str, values: Any) -> str | None:

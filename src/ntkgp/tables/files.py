@@ -67,13 +67,13 @@ class TableFile:
             raise ValueError(f"{self.path} has a header and no rows.")
         return table
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Tables of `BATCH_ROWS` rows, the last of fewer, in the order of the file, read when asked for."""
         pa = pyarrow()
         kind = self._kind()
         empty, rest = True, None
         with self._in_words(pa):
-            for batch in self._raw_batches(pa, kind):
+            for batch in self._raw_batches(pa, kind, columns):
                 table = pa.Table.from_batches([batch])
                 rest = table if rest is None else pa.concat_tables([rest, table])
                 while len(rest) >= BATCH_ROWS:
@@ -85,20 +85,23 @@ class TableFile:
         if empty:
             raise ValueError(f"{self.path} has a header and no rows.")
 
-    def _raw_batches(self, pa: Any, kind: str) -> Iterator[Any]:
+    def _raw_batches(self, pa: Any, kind: str, columns: Sequence[str] | None) -> Iterator[Any]:
         if kind == "csv":
-            return self._delimited().batches()
+            return self._delimited().batches(columns)
         if kind == "parquet":
             import pyarrow.parquet as pq
 
             file = pq.ParquetFile(self.path)
             refuse_same_names(file.schema_arrow.names, str(self.path))
-            return file.iter_batches(batch_size=BATCH_ROWS)
+            return file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
         reader = self._arrow_reader(pa)
         refuse_same_names(reader.schema.names, str(self.path))
-        if isinstance(reader, pa.RecordBatchReader):
-            return iter(reader)
-        return (reader.get_batch(i) for i in range(reader.num_record_batches))
+        batches = (
+            iter(reader)
+            if isinstance(reader, pa.RecordBatchReader)
+            else (reader.get_batch(i) for i in range(reader.num_record_batches))
+        )
+        return batches if columns is None else (batch.select(list(columns)) for batch in batches)
 
     def column_names(self) -> list[str]:
         """Without reading the rows."""

@@ -1,7 +1,7 @@
 """Estimators for a table as it is: numbers, words, dates and gaps in one frame."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,12 +15,18 @@ from ntkgp.estimators.ensemble_regressor import EnsembleRegressor
 from ntkgp.predictive.distributions import Normal
 from ntkgp.predictive.metrics import predictive_entropy
 from ntkgp.tables.arrow import as_table
-from ntkgp.tables.features import TableFeatures, kind_of, require_columns
-from ntkgp.tables.targets import class_names, read_as
+from ntkgp.tables.features import TableFeatures, require_columns
+from ntkgp.tables.targets import class_names, kind_of_target, read_as
+from ntkgp.tables.values import ARROW_TYPES
 
 REFERENCE_ROWS = 2000
 USUAL = 0.95
 """The share of reference rows whose novelty is at most 1."""
+LEARNED = {
+    "features_", "feature_names_in_", "n_features_in_", "estimator_", "target_", "target_read_as_",
+    "usual_doubt_", "summary_",
+}  # fmt: skip
+"""What every fitted model has."""
 
 
 class TableModel(BaseEstimator):  # type: ignore[misc]
@@ -31,7 +37,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         estimator: Any = None,
         *,
         categorical: Sequence[str] = (),
-        drop: Sequence[str] = (),
+        drop: Sequence[str] | Mapping[str, str] = (),
         max_levels: int = 30,
         random_state: Any = None,
     ) -> None:
@@ -49,7 +55,9 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     usual_doubt_: float
     summary_: dict[str, Any]
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, default: type) -> None:
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, features: TableFeatures | None, default: type
+    ) -> None:
         table = as_table(X)
         self.target_, self.target_read_as_ = None, None
         if isinstance(y, str):
@@ -60,7 +68,9 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         if not len(table):
             raise ValueError("the table has no rows.")
         targets = self._targets(y)
-        self.features_ = TableFeatures.learned(table, self.categorical, self.drop, self.max_levels)
+        self.features_ = features or TableFeatures.learned(
+            table, self.categorical, self.drop, self.max_levels
+        )
         self.feature_names_in_ = np.array(self.features_.needed, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         estimator = self.estimator
@@ -134,6 +144,8 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     @classmethod
     def __from_store__(cls, stored: dict[str, Any], network: Any) -> Self:
         fitted = stored.pop("fitted")
+        if missing := sorted(LEARNED - fitted.keys()):
+            raise ValueError(f"it lacks {missing[0]}.")
         model = cls(clone(fitted["estimator_"]), **stored)
         for name, value in fitted.items():
             if not name.endswith("_") or name.startswith("_"):
@@ -143,10 +155,20 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
     def __check_stored__(self) -> None:
         """Refuse a file whose parts do not belong together."""
-        if not isinstance(self.features_, TableFeatures) or not self.usual_doubt_ > 0:
+        if not isinstance(self.features_, TableFeatures):
             raise ValueError("it has no columns of a table.")
+        if not isinstance(self.usual_doubt_, float) or not 0 < self.usual_doubt_ < float("inf"):
+            raise ValueError(
+                f"usual_doubt_ must be a number above 0; got {str(self.usual_doubt_)[:40]}."
+            )
+        if not isinstance(self.target_, str | None) or not isinstance(self.summary_, dict):
+            raise ValueError("target_ must be a name or None, and summary_ a dictionary.")
+        if self.target_read_as_ is not None and self.target_read_as_ not in ARROW_TYPES:
+            raise ValueError(f"there is no target that is read as {self.target_read_as_!r}.")
         if len(self.features_.names) != self.estimator_.n_features_in_:
             raise ValueError("its columns are not those that its estimator was fitted to.")
+        if list(self.feature_names_in_) != self.features_.needed:
+            raise ValueError("feature_names_in_ are not the names of its columns.")
 
 
 @storage.storable
@@ -163,7 +185,7 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
         estimator: a regressor of ntkgp, such as `GPRegressor()`; None for
             `EnsembleRegressor(random_state=random_state)`.
         categorical: numeric columns to read as categories.
-        drop: columns to leave out.
+        drop: columns to leave out, or a mapping that says why too.
         max_levels: flags of one column at most, besides those for others and gaps.
         random_state: of the default estimator.
 
@@ -181,14 +203,19 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
     True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "TableRegressor":
-        """Learn the columns of X, a data frame, and the targets y: numbers, or the name of a column."""
-        self._fit(X, y, sample_weight, EnsembleRegressor)
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, features: TableFeatures | None = None
+    ) -> "TableRegressor":
+        """Learn the columns of X, a data frame, and the targets y: numbers, or the name of a column.
+
+        Features that another model learned are taken as they are.
+        """
+        self._fit(X, y, sample_weight, features, EnsembleRegressor)
         return self
 
     def _targets(self, y: Any) -> NDArray[Any]:
         if hasattr(y, "type"):  # Arrow's
-            if kind_of(y.type) != "number":
+            if kind_of_target(y.type) != "number":
                 raise ValueError(
                     f"the target {self.target_!r} has values of type {y.type}, and a regressor "
                     "needs numbers: take TableClassifier for classes."
@@ -248,9 +275,14 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
 
     classes_: NDArray[Any]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "TableClassifier":
-        """Learn the columns of X, a data frame, and the classes y: values, or the name of a column."""
-        self._fit(X, y, sample_weight, EnsembleClassifier)
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, features: TableFeatures | None = None
+    ) -> "TableClassifier":
+        """Learn the columns of X, a data frame, and the classes y: values, or the name of a column.
+
+        Features that another model learned are taken as they are.
+        """
+        self._fit(X, y, sample_weight, features, EnsembleClassifier)
         self.classes_ = self.estimator_.classes_
         return self
 
@@ -262,6 +294,11 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
                 f"the target is missing in {y.null_count:,} rows: leave these rows out."
             )
         return class_names(y)
+
+    def __check_stored__(self) -> None:
+        super().__check_stored__()
+        if not np.array_equal(getattr(self, "classes_", ()), self.estimator_.classes_):
+            raise ValueError("its classes are not those of its estimator.")
 
     def _doubt(self, rows: NDArray[Any]) -> NDArray[Any]:
         """What knowing the member would tell about the class, in nats: their mutual information."""

@@ -30,7 +30,7 @@ def score_numbers(y: NDArray[Any], predicted: Normal) -> Scored:
     """Of a distribution for each target, (n,).
 
     ece is the mean difference between the share of targets inside central intervals and what it should
-    be, over the levels 1 % to 99 %.
+    be, over the levels 5 %, 10 %, …, 95 %.
 
     >>> p = Normal(np.zeros(4), np.zeros(4), np.ones(4))
     >>> score_numbers(np.array([-0.5, 0.5, 1.0, -1.0]), p).values["coverage_50"]

@@ -32,11 +32,14 @@ def split(
 ) -> Split:
     """A share of the rows, 10,000 at most, held out.
 
+    Rows of one moment, or one group, stay together. Both limits hold where whole moments or groups
+    fit them; else the last moment, or the smallest group, is held out. It is never more than half.
+
     Args:
         table: a `pyarrow.Table`.
         share: of the rows.
         seed: of the draw.
-        time: a column; the latest rows are held out.
+        time: a column; the latest rows are held out. An error if the last moment has more than half.
         group: a column; rows with the same value stay together.
         labels: classes, which have the same share on both sides.
 
@@ -54,7 +57,7 @@ def split(
         raise ValueError(
             f"the share of rows held out must lie above 0 and up to 0.5; got {share:g}."
         )
-    wanted = min(max(round(share * n), 1), MOST_HELD_OUT)
+    wanted = min(max(round(share * n), 1), n // 2, MOST_HELD_OUT)
     if time is not None:
         return _latest(table, time, wanted)
     if group is not None:
@@ -66,7 +69,7 @@ def split(
 
 
 def _latest(table: Any, name: str, wanted: int) -> Split:
-    """From the first moment on that leaves at most so many; rows of one moment stay together."""
+    """From the first moment on that leaves at most so many; the last moment, if it alone has more."""
     require_columns(table.column_names, [name], "--time needs")
     values = table.column(name).combine_chunks()
     if (kind := kind_of(values.type)) not in ("number", "date"):
@@ -84,21 +87,32 @@ def _latest(table: Any, name: str, wanted: int) -> Split:
             f"--time {name}: {int(np.isnan(moments).sum()):,} rows have no time there. Leave them out."
         )
     start = np.sort(moments)[-wanted]
-    later = moments >= start if np.mean(moments >= start) <= 0.5 else moments > start
-    if later.all() or not later.any():
+    later = moments >= start
+    if later.sum() > wanted and (moments > start).any():
+        later = moments > start
+    if later.all():
         raise ValueError(f"--time {name}: all rows have the same time.")
+    if later.mean() > 0.5:
+        raise ValueError(
+            f"--time {name}: {int(later.sum()):,} of {len(later):,} rows have the last time, and more "
+            "than half cannot be held out. Take a column with finer times."
+        )
     return Split(np.flatnonzero(~later), np.flatnonzero(later), f"the latest by {name}")
 
 
 def _whole_groups(table: Any, name: str, wanted: int, seed: int) -> Split:
+    """Groups at random, those left out that have more rows than are still wanted; or the smallest."""
     require_columns(table.column_names, [name], "--group needs")
     words = np.array(as_words(table.column(name).combine_chunks()).fill_null("").to_pylist(), str)
     groups, which, rows = np.unique(words, return_inverse=True, return_counts=True)
     if len(groups) < 2:
         raise ValueError(f"--group {name}: all rows have the same group.")
-    order = np.random.default_rng(seed).permutation(len(groups))
-    up_to = np.cumsum(rows[order])
-    chosen = order[: max(1, int(np.searchsorted(up_to, wanted, side="right")))]
+    chosen: list[int] = []
+    for index in np.random.default_rng(seed).permutation(len(groups)).tolist():
+        if rows[index] <= wanted:
+            chosen.append(index)
+            wanted -= rows[index]
+    chosen = chosen or [int(np.argmin(rows))]
     inside = np.isin(which, chosen)
     how = f"{len(chosen):,} of {len(groups):,} groups by {name}"
     return Split(np.flatnonzero(~inside), np.flatnonzero(inside), how)

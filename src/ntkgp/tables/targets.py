@@ -15,6 +15,12 @@ FEW_CLASSES = 10
 MOST_CLASSES = 100
 
 
+def kind_of_target(type_: Any) -> str:
+    """As of any column, but times of day and durations are other: predictions would have no unit."""
+    types = pyarrow().types
+    return "other" if types.is_time(type_) or types.is_duration(type_) else kind_of(type_)
+
+
 def task_of(name: str, target: Any) -> tuple[Task, str]:
     """What a target asks for, and why: classes if it has words, true and false, or few whole numbers.
 
@@ -22,10 +28,11 @@ def task_of(name: str, target: Any) -> tuple[Task, str]:
     >>> task_of("rent", as_table({"rent": [510.0, 730.5]}).column("rent").combine_chunks())
     ('regression', 'rent has numbers')
     """
-    kind = kind_of(target.type)
+    kind = kind_of_target(target.type)
     if kind not in ("number", "category"):
         raise ValueError(
-            f"the target {name!r} has values of type {target.type}: numbers or classes are needed."
+            f"the target {name!r} has values of type {target.type}: numbers or classes are needed. Write "
+            "times as numbers, in a unit of your choice."
         )
     if kind == "category":
         return "classification", f"{name} has words"
@@ -70,6 +77,30 @@ def class_names(target: Any) -> NDArray[Any]:
     """Classes as an Arrow column has them: words, or whole numbers, or true and false as words."""
     if pyarrow().types.is_integer(target.type):
         return np.asarray(target.to_numpy(zero_copy_only=False))
-    if kind_of(target.type) not in ("category", "number"):
+    if kind_of_target(target.type) not in ("category", "number"):
         raise ValueError(f"values of type {target.type} are no classes.")
-    return np.array(as_words(target).to_pylist(), dtype=str)
+    words = as_words(target)
+    if words.null_count:
+        raise ValueError(
+            f"the target is missing in {words.null_count:,} rows: leave these rows out."
+        )
+    return np.array(words.to_pylist(), dtype=str)
+
+
+def classes_like(classes: NDArray[Any], name: str, found: NDArray[Any]) -> NDArray[Any]:
+    """Classes of a file as a model has them: numbers, words, or true and false.
+
+    >>> classes_like(np.array([1, 2]), "size", np.array(["2", "1"]))
+    array([2, 1])
+    """
+    kind = classes.dtype.kind
+    if kind in "UO":
+        return found.astype(str)
+    if kind == "b":
+        return found.astype(str) == "true"
+    try:
+        return found.astype(np.float64 if kind == "f" else np.int64)
+    except ValueError:
+        raise ValueError(
+            f"the model's classes are numbers, such as {classes[0]}, and column {name!r} has others."
+        ) from None

@@ -90,10 +90,9 @@ ntkgp evaluate houses-model sold.csv --json"""
     parser.add_argument("--target", metavar="COL", help="the known targets (default: as in fit)")
     parser.add_argument(
         "--rows",
-        type=int,
-        default=EVALUATE_ROWS,
+        default=str(EVALUATE_ROWS),
         metavar="N",
-        help=f"evaluate at most so many rows, drawn at random (default: {EVALUATE_ROWS})",
+        help=f"evaluate at most so many rows, drawn at random; all for all (default: {EVALUATE_ROWS})",
     )
 
 

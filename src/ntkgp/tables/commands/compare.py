@@ -10,7 +10,7 @@ from ntkgp.estimators.gp_regressor import GPRegressor
 from ntkgp.report.tables import table as as_text
 from ntkgp.tables.choice import Choice
 from ntkgp.tables.commands import COMPARED, EXACT, options
-from ntkgp.tables.commands.fit import fitted, rows_of
+from ntkgp.tables.commands.fit import fitted
 from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.measure import score_model, score_simple
 from ntkgp.tables.scores import Scored, difference, shown
@@ -19,7 +19,7 @@ from ntkgp.tables.splits import split
 
 def run(arguments: argparse.Namespace) -> int:
     talk = Talk("compare", arguments.json)
-    most = rows_of(arguments.rows)
+    most = options.rows_of(arguments.rows)
     data = options.read_labelled(arguments, talk)
     labels = data.y if data.task == "classification" else None
     parts = split(

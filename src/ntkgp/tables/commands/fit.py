@@ -1,17 +1,21 @@
 """`ntkgp fit`: a model from a table, measured on rows held out beside simple models."""
 
 import argparse
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
 import ntkgp
+from ntkgp.core.model_files import MOST_HEADER_BYTES
+from ntkgp.core.storage import file_of
 from ntkgp.report.tables import table as as_text
 from ntkgp.tables.choice import Choice
 from ntkgp.tables.commands import options
 from ntkgp.tables.commands.options import Labelled
 from ntkgp.tables.commands.talk import Talk
+from ntkgp.tables.features import TableFeatures
 from ntkgp.tables.measure import score_model, score_simple
 from ntkgp.tables.models import TableModel
 from ntkgp.tables.output import writing
@@ -21,7 +25,7 @@ from ntkgp.tables.splits import split
 
 def run(arguments: argparse.Namespace) -> int:
     talk = Talk("fit", arguments.json)
-    most = rows_of(arguments.rows)
+    most = options.rows_of(arguments.rows)
     choice = options.choice_of(arguments)
     _check_place(arguments.out)
     data = options.read_labelled(arguments, talk)
@@ -53,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.refit:
         every = options.drawn(len(data.y), most, arguments.seed)
         usual = model.usual_doubt_
-        model = fitted(choice, data, every, talk)
+        model = fitted(choice, data, every, talk, model.features_)
         model.usual_doubt_ = usual
         talk.say(f"the model kept is fitted to {len(every):,} rows, those held out among them.")
         talk.record(refitted_to=len(every))
@@ -66,31 +70,41 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def rows_of(text: str) -> int | None:
-    """--rows: a number, or all."""
-    if text == "all":
-        return None
-    if not text.isdigit() or int(text) < 10:
-        raise ValueError(f"--rows takes a number of at least 10, or all; got {text!r}.")
-    return int(text)
-
-
 def _check_place(out: Path) -> None:
     """An error if a model cannot go there, before the work."""
-    if out.is_file():
-        with out.open("rb") as file:
-            if file.read(9)[8:] != b"{":  # as files of safetensors have
-                raise ValueError(f"-o {out} is a file that is no model: name another.")
+    if (file := file_of(out)).is_file() and not _is_model(file):
+        raise ValueError(f"-o {out}: {file} is a file that is no model of ntkgp: name another.")
     if not out.absolute().parent.is_dir():
         raise ValueError(f"-o {out}: there is no directory {out.absolute().parent}.")
 
 
-def fitted(choice: Choice, data: Labelled, rows: NDArray[Any], talk: Talk) -> TableModel:
-    """The model, fitted to these rows; what became of the columns is said."""
-    model = choice.model(data.task, len(rows))
+def _is_model(path: Path) -> bool:
+    """Whether a file's header of safetensors names ntkgp."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(length) if length <= MOST_HEADER_BYTES else b""
+    try:
+        return "ntkgp_version" in json.loads(header)["__metadata__"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
+
+
+def fitted(
+    choice: Choice,
+    data: Labelled,
+    rows: NDArray[Any],
+    talk: Talk,
+    features: TableFeatures | None = None,
+) -> TableModel:
+    """The model, fitted to these rows; what became of the columns is said.
+
+    Columns are read as features say; without them, as the rows teach.
+    """
+    model: Any = choice.model(data.task, len(rows), data.row_numbers)
     with talk.timed(f"fits {choice.title} to {len(rows):,} rows", "fit_seconds"):
         table = data.table.take(rows)
-        model.fit(table.append_column(data.name, data.target.take(rows)), data.name)
+        table = table.append_column(data.name, data.target.take(rows))
+        model.fit(table, data.name, features=features)
     model.estimator_.set_params(verbose=False)  # of the fit alone
     for column in model.features_.dropped:
         talk.say(f"  column {column.name!r} is left out: {column.why}.")
@@ -98,7 +112,7 @@ def fitted(choice: Choice, data: Labelled, rows: NDArray[Any], talk: Talk) -> Ta
         columns={column.name: column.words() for column in model.features_.columns},
         left_out={column.name: column.why for column in model.features_.dropped},
     )
-    return model
+    return cast(TableModel, model)
 
 
 def say_scores(scored: dict[str, Scored], title: str, talk: Talk) -> None:

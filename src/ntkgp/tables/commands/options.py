@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,17 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import load
+from ntkgp.tables.arrow import pyarrow
 from ntkgp.tables.choice import Choice
 from ntkgp.tables.commands.talk import Talk
-from ntkgp.tables.features import first_word_among_numbers, kind_of, require_columns
+from ntkgp.tables.features import (
+    first_word_among_numbers,
+    kind_of,
+    require_columns,
+    row_numbers,
+)
 from ntkgp.tables.files import TableFile
 from ntkgp.tables.models import TableModel
 from ntkgp.tables.targets import Task, class_names, require_classes, task_of
-from ntkgp.tables.values import arrow_type, as_numbers
+from ntkgp.tables.values import arrow_type, as_numbers, as_words
+
+PYTHON_WORDS = {"True": True, "False": False, "None": None}
 
 
 def settings_of(given: list[str]) -> dict[str, Any]:
-    """NAME=VALUE settings, values read as JSON where they are.
+    """NAME=VALUE settings, values read as JSON where they are; True, False and None as Python has them.
 
     >>> settings_of(["width=64", "activation=erf", "vary_prior=false"])
     {'width': 64, 'activation': 'erf', 'vary_prior': False}
@@ -32,7 +41,7 @@ def settings_of(given: list[str]) -> dict[str, Any]:
         try:
             found[name] = json.loads(text)
         except ValueError:
-            found[name] = text
+            found[name] = PYTHON_WORDS.get(text, text)
     return found
 
 
@@ -66,6 +75,8 @@ class Labelled(NamedTuple):
     task: Task
     y: NDArray[Any]
     """Numbers, or classes."""
+    row_numbers: dict[str, str]
+    """Columns that number the rows of the file, and why they are left out."""
 
 
 def read_labelled(arguments: argparse.Namespace, talk: Talk) -> Labelled:
@@ -83,6 +94,7 @@ def read_labelled(arguments: argparse.Namespace, talk: Talk) -> Labelled:
         )
     _refuse_mixed(arguments, table)
     n = len(table)
+    numbering = row_numbers(table.drop_columns([name]), arguments.categorical)
     table = table.filter(known(table.column(name)))
     target = table.column(name).combine_chunks()
     if not len(table):
@@ -94,7 +106,8 @@ def read_labelled(arguments: argparse.Namespace, talk: Talk) -> Labelled:
     if len(table) < n:
         talk.say(f"{n - len(table):,} rows have no {name} and are left out.")
     talk.record(rows=len(table), rows_without_target=n - len(table), task=task, target=name)
-    return Labelled(table.drop_columns([name]), name, target, task, targets_of(name, target, task))
+    y = targets_of(name, target, task)
+    return Labelled(table.drop_columns([name]), name, target, task, y, numbering)
 
 
 def targets_of(name: str, target: Any, task: Task) -> NDArray[Any]:
@@ -111,11 +124,16 @@ def targets_of(name: str, target: Any, task: Task) -> NDArray[Any]:
 
 
 def known(target: Any) -> Any:
-    """Which rows have a target; NaN and infinite are none."""
+    """Which rows have a target; NaN, infinite and empty words are none."""
+    pa = pyarrow()
     import pyarrow.compute as pc
 
-    known = pc.is_valid(target)
-    return pc.and_kleene(known, pc.is_finite(target)) if str(target.type) == "double" else known
+    if pa.types.is_floating(target.type):
+        finite = pc.is_finite(target.cast(pa.float64()))
+        return pc.and_kleene(pc.is_valid(target), finite)
+    if kind_of(target.type) == "category":
+        return pc.is_valid(as_words(target.combine_chunks()))
+    return pc.is_valid(target)
 
 
 def _refuse_mixed(arguments: argparse.Namespace, table: Any) -> None:
@@ -144,12 +162,24 @@ def load_model(path: Path) -> TableModel:
     return model
 
 
-def file_for(model: TableModel, arguments: argparse.Namespace) -> TableFile:
-    """DATA, with columns read as they were in training."""
-    types = {column.name: arrow_type(column.read_as) for column in model.features_.columns}
+def file_for(
+    model: TableModel, arguments: argparse.Namespace, keep: Sequence[str] = ()
+) -> TableFile:
+    """DATA, with columns read as they were in training; others to keep as they are written."""
+    types = {name: arrow_type("words") for name in keep}
+    types |= {column.name: arrow_type(column.read_as) for column in model.features_.columns}
     if model.target_ is not None and model.target_read_as_ is not None:
         types[model.target_] = arrow_type(model.target_read_as_)
     return TableFile(arguments.data, arguments.encoding, tuple(arguments.missing), types)
+
+
+def rows_of(text: str) -> int | None:
+    """--rows: a number, or all."""
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 10:
+        raise ValueError(f"--rows takes a number of at least 10, or all; got {text!r}.")
+    return int(text)
 
 
 def drawn(n: int, most: int | None, seed: int) -> NDArray[np.int64]:

@@ -55,14 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _predicted(model: Any, arguments: argparse.Namespace) -> Iterator[Any]:
     """Tables of predictions, one for each batch of rows."""
     pa = pyarrow()
-    file = options.file_for(model, arguments)
+    file = options.file_for(model, arguments, arguments.keep)
+    needed, there = model.features_.needed, file.column_names()
+    require_columns(there, needed, f"{file.path}: the model needs")
+    require_columns(there, arguments.keep, f"{file.path}: --keep needs")
     first = 0
-    for batch in file.batches():
-        if not first:
-            require_columns(
-                batch.column_names, model.features_.needed, f"{file.path}: the model needs"
-            )
-            require_columns(batch.column_names, arguments.keep, f"{file.path}: --keep needs")
+    for batch in file.batches(list(dict.fromkeys([*needed, *arguments.keep]))):
         try:
             columns = model.predict_table(batch, interval=arguments.interval)
         except ValueError as error:
