@@ -97,7 +97,7 @@ def test_a_wrong_solver_is_caught(law):
 def test_what_it_needs_is_forecast(monkeypatch):
     net, x, y, _ = problem()
     monkeypatch.setattr("ntkgp.core.memory.available_bytes", lambda: 10_000)
-    monkeypatch.setattr(Eigen, "__call__", None)
+    monkeypatch.setattr(Eigen, "__call__", lambda *_: pytest.fail("it is not to be called"))
     with pytest.raises(ntkgp.NotEnoughMemory, match="30 training inputs"):
         condition(net, x, y, solver=Eigen())
 
