@@ -19,6 +19,8 @@ def misfit(kind: Any, fields: Mapping[str, Any]) -> str | None:
     >>> misfit(Box, {"size": 2, "words": ("a", "b")})
     >>> misfit(Box, {"size": "2"})
     "the text '2' as size, which must be float."
+    >>> misfit(Box, {"size": 10**40})
+    'a int as size, which must be float.'
     """
     hints = _hints(kind)
     for name, value in fields.items():
@@ -45,14 +47,19 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is None or hint is types.NoneType:
         return value is None
     if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, float) or _is_whole(value)
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return _is_whole(value)
     if origin is np.ndarray or _is_array_type(hint):
         return isinstance(value, (np.ndarray, jax.Array))
     if isinstance(hint, type) and hint is not object and not is_typeddict(hint):
         return _is_instance(value, hint)
     return True
+
+
+def _is_whole(value: Any) -> bool:
+    """A whole number that programs can compute with."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def _all_fit(values: tuple[Any, ...], parts: tuple[Any, ...]) -> bool:
