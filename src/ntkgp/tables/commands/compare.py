@@ -14,22 +14,13 @@ from ntkgp.tables.commands.fit import fitted
 from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.measure import score_model, score_simple
 from ntkgp.tables.scores import Scored, difference, shown
-from ntkgp.tables.splits import split
 
 
 def run(arguments: argparse.Namespace) -> int:
     talk = Talk("compare", arguments.json)
     most = options.rows_of(arguments.rows)
     data = options.read_labelled(arguments, talk)
-    labels = data.y if data.task == "classification" else None
-    parts = split(
-        data.table,
-        arguments.holdout,
-        arguments.seed,
-        time=arguments.time,
-        group=arguments.group,
-        labels=labels,
-    )
+    parts = options.parts_of(arguments, data)
     train = parts.train[options.drawn(len(parts.train), most, arguments.seed)]
     talk.say(f"trains on {len(train):,} rows; {len(parts.held_out):,} are held out, {parts.how}.")
     talk.record(trained_on=len(train), held_out=len(parts.held_out), how=parts.how)

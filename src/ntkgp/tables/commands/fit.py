@@ -20,7 +20,6 @@ from ntkgp.tables.measure import score_model, score_simple
 from ntkgp.tables.models import TableModel
 from ntkgp.tables.output import writing
 from ntkgp.tables.scores import Scored, difference, shown
-from ntkgp.tables.splits import split
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,15 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_place(arguments.out)
     data = options.read_labelled(arguments, talk)
     choice.model(data.task, len(data.y))  # refused before the work, if it is
-    labels = data.y if data.task == "classification" else None
-    parts = split(
-        data.table,
-        arguments.holdout,
-        arguments.seed,
-        time=arguments.time,
-        group=arguments.group,
-        labels=labels,
-    )
+    parts = options.parts_of(arguments, data)
     train = parts.train[options.drawn(len(parts.train), most, arguments.seed)]
     talk.say(
         f"trains on {len(train):,} of {len(parts.train):,} rows"

@@ -21,6 +21,7 @@ from ntkgp.tables.features import (
 )
 from ntkgp.tables.files import TableFile
 from ntkgp.tables.models import TableModel
+from ntkgp.tables.splits import Split, split
 from ntkgp.tables.targets import Task, class_names, require_classes, task_of
 from ntkgp.tables.values import arrow_type, as_numbers, as_words
 
@@ -180,6 +181,13 @@ def rows_of(text: str) -> int | None:
     if not text.isdigit() or int(text) < 10:
         raise ValueError(f"--rows takes a number of at least 10, or all; got {text!r}.")
     return int(text)
+
+
+def parts_of(arguments: argparse.Namespace, data: Labelled) -> Split:
+    """The rows to train on and those held out, as the options ask for."""
+    labels = data.y if data.task == "classification" else None
+    ways = {"time": arguments.time, "group": arguments.group, "labels": labels}
+    return split(data.table, arguments.holdout, arguments.seed, **ways)
 
 
 def drawn(n: int, most: int | None, seed: int) -> NDArray[np.int64]:
