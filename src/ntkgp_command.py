@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -19,13 +20,11 @@ class Ended(KeyboardInterrupt):
 def main() -> int:
     """Run the command line; the code is 128 and the number of the signal that ended it."""
     sys.unraisablehook = _again
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
-            signal.signal(number, _end)
-    try:
-        from ntkgp.cli import main as run
+    _handle(_end_at_once)
+    from ntkgp.cli import main as run
 
+    try:
+        _handle(_end)
         return run()
     except Ended as ended:
         return _left(f"ended by {ended}", ended.number)
@@ -33,7 +32,25 @@ def main() -> int:
         return _left("interrupted", signal.SIGINT)
 
 
+def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
+    ours = (signal.SIG_DFL, signal.default_int_handler, _end_at_once)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) in ours:  # nohup ignores SIGHUP
+            signal.signal(number, handler)
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    """While modules load there is nothing to tidy, and an exception inside one can crash the process."""
+    how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    _left(how, number)
+    sys.stderr.flush()
+    os._exit(128 + number)
+
+
 def _end(number: int, frame: FrameType | None) -> None:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
     raise Ended(number)
 
