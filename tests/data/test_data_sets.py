@@ -1,6 +1,7 @@
 """Loading, getting and checking data sets: the cache directory, downloads, the command line."""
 
 import hashlib
+import json
 import sys
 import threading
 from dataclasses import replace
@@ -553,6 +554,22 @@ def test_check_goes_on_after_a_damaged_file(folder, originals, capsys):
     assert "mnist.npz is damaged" in printed.out
     assert "svhn: 0 of 16 checks hold" in printed.out
     assert printed.err.startswith("ntkgp: mnist, svhn: not as the public set is known")
+
+
+def test_the_commands_of_data_tell_programs_the_same(folder, originals, capsys):
+    write_mnist(originals)
+    assert main(["data", "get", "mnist", "--from", str(originals), "--as-is", "--json"]) == 0
+    got = json.loads(capsys.readouterr().out)
+    assert main(["data", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["cache_directory"] == str(folder)
+    there = {"there": True, "path": got["path"], "bytes": got["bytes"]}
+    assert listed["sets"]["mnist"] == there
+    assert listed["sets"]["svhn"] == {"there": False}
+    assert main(["data", "check", "--json"]) == 2
+    checked = json.loads(capsys.readouterr().out)["checked"]["mnist"]
+    assert not checked["holds"]
+    assert len(checked["differ"]) == checked["checks"] == 8
 
 
 @pytest.mark.parametrize(

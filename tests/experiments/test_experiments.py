@@ -1,5 +1,6 @@
 """The experiments on real data, small: what they compute, that they resume, and what they say of it."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -146,7 +147,7 @@ def test_one_scale_for_all_is_that_of_ntkgp_param():
     choice = {"w_var": 2.0, "kappa2_multiple": 1.0}
     kappas = {
         (method, scale): images.trained(
-            config, task, choice | {"method": method, "scale": scale}, (range(1), 0), False
+            config, task, choice | {"method": method, "scale": scale}, (range(1), 0), {}
         )[1]
         for method in ("deep-ensemble", "ntkgp-param")
         for scale in images.SCALES
@@ -542,7 +543,7 @@ def test_claims_about_costs_hold_on_the_paper_s_numbers_and_not_on_the_opposite(
 
 @pytest.mark.slow
 def test_all_runs_what_needs_no_data_and_says_what_the_rest_needs(tmp_path, capsys, monkeypatch):
-    def missing(name):
+    def missing(name, say):
         raise FileNotFoundError(f"{name} is not there: put it there.")
 
     monkeypatch.setattr(ntkgp.data, "get", missing)
@@ -571,7 +572,7 @@ def test_all_runs_what_needs_no_data_and_says_what_the_rest_needs(tmp_path, caps
 
 
 def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, monkeypatch):
-    def missing(name):
+    def missing(name, say):
         raise FileNotFoundError(f"{name} is not there: put it there.")
 
     def full(experiment, config, out, **options):
@@ -588,7 +589,7 @@ def test_all_goes_on_after_a_failure_and_says_so_in_the_end(tmp_path, capsys, mo
 
 def test_all_reports_what_it_can_beside_a_file_of_another_version(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ntkgp.experiments.commands, "run", lambda *arguments, **options: tmp_path)
-    monkeypatch.setattr(ntkgp.data, "get", lambda name: None)
+    monkeypatch.setattr(ntkgp.data, "get", lambda name, say: None)
     kept = Path(__file__).parents[2] / "docs" / "results"
     for name, lost in (("laws", "nothing"), ("digits", "entropy_edges")):
         contents = results.load(kept / f"{name}.json")
@@ -809,3 +810,18 @@ def test_a_page_shows_what_it_is_given_as_text(tmp_path):
         assert f"&lt;{word}&gt;" in page
     assert "&lt;heading&gt;" in page
     assert "<b>text" not in page
+    assert "Of 1 claims 1 held, 0 did not hold, 0 undecided." in page
+    assert re.findall('href="#(.*?)"', page) == re.findall('id="(.*?)"', page) == ["part-1"]
+
+
+def test_report_tells_programs_what_it_tells_people(tmp_path, capsys):
+    kept = Path(__file__).parents[2] / "docs" / "results" / "laws.json"
+    assert main(["report", str(kept), "--out", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["page"] == str(tmp_path / "report.html")
+    assert main(["report", str(kept), "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    (part,) = told["parts"]
+    for claim in part["claims"]:
+        assert f"{claim['verdict'].upper():13}  {claim['where']}: {claim['says']}" in printed
+    assert len(part["claims"]) == 4

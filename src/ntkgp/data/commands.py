@@ -1,18 +1,19 @@
-"""`ntkgp data list`, `get` and `check`: each a function from arguments to the lines it prints."""
+"""`ntkgp data list`, `get` and `check`."""
 
-from collections.abc import Iterator
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ntkgp.core.files import cache_dir
-from ntkgp.core.progress import printable
+from ntkgp.core.talk import Talk, add_json_option
 from ntkgp.data.cache import Unreadable
 from ntkgp.data.sets import SETS, cached, check, get
 from ntkgp.data.stored import BuiltIn
 
 
 def add_to(commands: Any) -> None:
-    """Give a command line the command `data`; `arguments.command(arguments)` runs and prints it."""
+    """Give a command line the command `data`."""
     data = commands.add_parser(
         "data",
         help="list, get and check the data sets",
@@ -21,7 +22,7 @@ def add_to(commands: Any) -> None:
     actions = data.add_subparsers(required=True, metavar="ACTION")
 
     listing = actions.add_parser("list", help="which data sets there are, where, and how large")
-    listing.set_defaults(command=lambda _: show(list_sets()))
+    listing.set_defaults(command=_list)
 
     getting = actions.add_parser("get", help="put a data set into the cache directory")
     getting.add_argument("name", metavar="NAME", help="as in `ntkgp data list`")
@@ -37,60 +38,75 @@ def add_to(commands: Any) -> None:
         action="store_true",
         help="take files that differ from the public ones, which are refused otherwise",
     )
-    getting.set_defaults(
-        command=lambda options: show(get_set(options.name, options.source, options.as_is))
-    )
+    getting.set_defaults(command=_get)
 
     checking = actions.add_parser(
         "check", help="compare cached data sets with what is known of them"
     )
     checking.add_argument("names", nargs="*", metavar="NAME", help="default: all that are cached")
-    checking.set_defaults(command=lambda options: show(check_sets(options.names)))
+    checking.set_defaults(command=_check)
+    for action in (listing, getting, checking):
+        add_json_option(action)
 
 
-def show(lines: Iterator[str]) -> None:
-    for line in lines:
-        print(printable(line), flush=True)
-
-
-def list_sets() -> Iterator[str]:
-    yield f"cache directory: {cache_dir()}"
+def _list(arguments: argparse.Namespace) -> None:
+    talk = Talk("data list", arguments.json)
+    talk.say(f"cache directory: {cache_dir()}")
     width = max(map(len, SETS))
+    sets: dict[str, Any] = {}
     for name, entry in SETS.items():
+        path = None if isinstance(entry, BuiltIn) else cached(entry)
+        sets[name] = {"there": True}
         if isinstance(entry, BuiltIn):
             state = entry.where
-        elif path := cached(entry):
-            state = f"{path.stat().st_size / 1e6:.1f} MB, {path}"
+        elif path:
+            size = path.stat().st_size
+            sets[name] |= {"path": str(path), "bytes": size}
+            state = f"{size / 1e6:.1f} MB, {path}"
         else:
+            sets[name]["there"] = False
             source = "" if entry.downloads else " --from FOLDER"
             state = f"not there: ntkgp data get {name}{source}"
-        yield f"{name:{width}}  {state}"
+        talk.say(f"{name:{width}}  {state}")
+    talk.record(cache_directory=str(cache_dir()), sets=sets)
+    talk.finish()
 
 
-def get_set(name: str, source: Path | None, as_is: bool = False) -> Iterator[str]:
-    path = get(name, source, as_is=as_is)
-    yield f"{name}: {path}, {path.stat().st_size / 1e6:.1f} MB"
-    if not as_is:
-        yield from check_sets([name])
+def _get(arguments: argparse.Namespace) -> None:
+    talk = Talk("data get", arguments.json)
+    path = get(arguments.name, arguments.source, as_is=arguments.as_is, say=talk.say)
+    size = path.stat().st_size
+    talk.record(name=arguments.name, path=str(path), bytes=size)
+    talk.say(f"{arguments.name}: {path}, {size / 1e6:.1f} MB")
+    _finish_checked([] if arguments.as_is else [arguments.name], talk)
 
 
-def check_sets(names: list[str]) -> Iterator[str]:
-    """One line for each set; then an error, if one differs from what is known of it."""
-    wrong = []
-    if not names and not there():
-        yield f"nothing is in {cache_dir()}."
-    for name in names or there():
+def _check(arguments: argparse.Namespace) -> None:
+    talk = Talk("data check", arguments.json)
+    names = arguments.names or _there()
+    if not names:
+        talk.say(f"nothing is in {cache_dir()}.")
+    _finish_checked(names, talk)
+
+
+def _finish_checked(names: Sequence[str], talk: Talk) -> None:
+    """Tell how each set compares with what is known of it; then an error, if one differs."""
+    sets: dict[str, Any] = {}
+    for name in names:
         try:
             facts = check(name)
         except Unreadable as error:
-            wrong.append(name)
-            yield f"{name}: {error}"
+            sets[name] = {"holds": False, "error": str(error)}
+            talk.say(f"{name}: {error}")
             continue
         bad = [fact for fact in facts if not fact.holds]
-        wrong += [name] if bad else []
-        yield f"{name}: {len(facts) - len(bad)} of {len(facts)} checks hold"
+        sets[name] = {"holds": not bad, "checks": len(facts), "differ": [str(fact) for fact in bad]}
+        talk.say(f"{name}: {len(facts) - len(bad)} of {len(facts)} checks hold")
         for fact in bad:
-            yield f"  {fact}"
+            talk.say(f"  {fact}")
+    talk.record(checked=sets)
+    talk.finish()
+    wrong = [name for name, found in sets.items() if not found["holds"]]
     if wrong:
         raise ValueError(
             f"{', '.join(wrong)}: not as the public set is known, and still in {cache_dir()}. If you did "
@@ -98,6 +114,6 @@ def check_sets(names: list[str]) -> Iterator[str]:
         )
 
 
-def there() -> list[str]:
+def _there() -> list[str]:
     """The stored sets whose files are in the cache directory."""
     return [n for n, entry in SETS.items() if not isinstance(entry, BuiltIn) and cached(entry)]

@@ -16,6 +16,7 @@ from ntkgp import data
 from ntkgp.core.cluster import Ray
 from ntkgp.core.compilation import NoDevice
 from ntkgp.core.memory import NotEnoughMemory
+from ntkgp.core.talk import Talk, add_json_option
 from ntkgp.experiments import reports
 from ntkgp.experiments.catalogue import EXPERIMENTS
 from ntkgp.experiments.experiment import run
@@ -72,6 +73,7 @@ def add_to(commands: Any) -> None:
         help="train members on a Ray cluster, such as auto or 10.0.0.1:6379; needs ntkgp[ray]",
     )
     reproduce.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_json_option(reproduce)
     reproduce.set_defaults(command=_reproduce, interrupted=TO_CONTINUE)
 
     report = commands.add_parser(
@@ -91,6 +93,7 @@ def add_to(commands: Any) -> None:
         help="directory of the page and the figures (default: the first one given, or that of the "
         "first file)",
     )
+    add_json_option(report)
     report.set_defaults(command=_report)
 
 
@@ -104,49 +107,53 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         raise ValueError(
             f"cannot write results into {out}: {error}. Choose another --out."
         ) from error
-    if arguments.name == "all":
-        return _reproduce_all(arguments, out)
-    config = _configured(arguments.name, arguments, arguments.set)
-    _get_data(arguments.name)
-    _write_report([_run(arguments.name, config, out, arguments)], out)
-    return 0
+    talk = Talk("reproduce", arguments.json)
+    talk.record(experiment=arguments.name, preset=arguments.preset)
+    code = _reproduce_all(arguments, out, talk) if arguments.name == "all" else 0
+    if arguments.name != "all":
+        config = _configured(arguments.name, arguments, arguments.set)
+        _get_data(arguments.name, talk)
+        _write_report([_run(arguments.name, config, out, arguments, talk)], out, talk)
+    talk.finish()
+    return code
 
 
-def _reproduce_all(arguments: argparse.Namespace, out: Path) -> int:
+def _reproduce_all(arguments: argparse.Namespace, out: Path, talk: Talk) -> int:
     """Run every experiment whose data are there; return 1 if one of them failed."""
     settings = _by_experiment(arguments.set)
     configs = {name: _configured(name, arguments, settings.get(name, [])) for name in EXPERIMENTS}
     notes, failed = [], False
     for name, config in configs.items():
-        _say(f"== {name}: {EXPERIMENTS[name].title}")
+        talk.say(f"== {name}: {EXPERIMENTS[name].title}")
         try:
-            _get_data(name)
+            _get_data(name, talk)
         except EXPECTED as error:
             notes.append(f"{name} was left out: {error}")
-            _say(f"{name} is left out, for want of data.")
+            talk.say(f"{name} is left out, for want of data.")
             continue
         started = time.perf_counter()
         try:
-            _run(name, config, out, arguments)
+            _run(name, config, out, arguments, talk)
         except EXPECTED as error:
             failed = True
             notes.append(f"{name} failed: {error}")
-            _say(f"{name} failed.")
+            talk.say(f"{name} failed.")
         else:
-            _say(f"{name}: {time.perf_counter() - started:.0f} s")
+            talk.say(f"{name}: {time.perf_counter() - started:.0f} s")
     try:
-        _write_report([out], out, notes)
+        _write_report([out], out, talk, notes)
     except FileNotFoundError as error:  # nothing has run
-        print("\n".join([*notes, str(error)]))
+        talk.say("\n".join([*notes, str(error)]))
+        talk.record(parts=[], skipped=[], notes=notes, page=None)
     return 1 if failed else 0
 
 
-def _get_data(name: str) -> None:
+def _get_data(name: str, talk: Talk) -> None:
     """Get the data sets of an experiment, or name all that are missing."""
     missing = []
     for data_set in EXPERIMENTS[name].needs:
         try:
-            data.get(data_set)
+            data.get(data_set, say=talk.say)
         except EXPECTED as error:
             missing.append(str(error))
     if missing:
@@ -168,23 +175,19 @@ def _configured(name: str, arguments: argparse.Namespace, settings: Sequence[str
     return config
 
 
-def _run(name: str, config: Any, out: Path, arguments: argparse.Namespace) -> Path:
+def _run(name: str, config: Any, out: Path, arguments: argparse.Namespace, talk: Talk) -> Path:
     """Run one experiment; return its results file."""
     path = run(
         EXPERIMENTS[name],
         config,
         out,
-        progress=not arguments.quiet,
-        say=_say,
+        progress=not (arguments.quiet or arguments.json),
+        say=talk.say,
         checkpoint_every=arguments.checkpoint_every,
         backend=Ray(arguments.ray) if arguments.ray else None,
     )
-    print(f"results: {path}\n")
+    talk.say(f"results: {path}\n")
     return path
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)  # so that a log shows it at once
 
 
 def _by_experiment(settings: Sequence[str]) -> dict[str, list[str]]:
@@ -202,19 +205,37 @@ def _by_experiment(settings: Sequence[str]) -> dict[str, list[str]]:
 
 def _report(arguments: argparse.Namespace) -> None:
     first = arguments.runs[0]
-    _write_report(arguments.runs, arguments.out or (first if first.is_dir() else first.parent))
+    talk = Talk("report", arguments.json)
+    _write_report(
+        arguments.runs, arguments.out or (first if first.is_dir() else first.parent), talk
+    )
+    talk.finish()
 
 
-def _write_report(paths: Sequence[Path], out: Path, notes: Sequence[str] = ()) -> None:
-    """Write figures and a page into a folder; print the tables, the paths and the notes."""
+def _write_report(paths: Sequence[Path], out: Path, talk: Talk, notes: Sequence[str] = ()) -> None:
+    """Write figures and a page into a folder; tell the tables, the paths and the notes."""
     parts, skipped = reports.read(paths, EXPERIMENTS)
     page = write_page(HEADING, parts, out, notes)
     for part in parts:
-        print("\n".join([f"== {part.title} ({part.source})", "", *part.section.lines()]))
+        talk.say("\n".join([f"== {part.title} ({part.source})", "", *part.section.lines()]))
         for stem, shows in part.figures(out):
-            print("\n        ".join([f"figure: {stem}.png and .svg", *wrap(shows, 92)]))
-        print()
-    print("\n".join([*(f"skipped: {why}" for why in skipped), *notes, f"page: {page}"]))
+            talk.say("\n        ".join([f"figure: {stem}.png and .svg", *wrap(shows, 92)]))
+        talk.say()
+    talk.say("\n".join([*(f"skipped: {why}" for why in skipped), *notes, f"page: {page}"]))
+    talk.record(
+        parts=[
+            {
+                "title": part.title,
+                "results": part.source,
+                "claims": [claim._asdict() for claim in part.section.claims],
+                "figures": [f"{stem}.png" for stem, _ in part.figures(out)],
+            }
+            for part in parts
+        ],
+        skipped=skipped,
+        notes=notes,
+        page=str(page),
+    )
 
 
 def override(config: Any, settings: Sequence[str]) -> Any:

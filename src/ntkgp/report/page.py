@@ -1,25 +1,17 @@
-"""One self-contained HTML page: claims beside measurements, then tables and figures."""
+"""The page of a reproduction: claims beside measurements, then tables and figures."""
 
-import base64
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from ntkgp.core.files import replacing
+from ntkgp.report.claims import Claim
+from ntkgp.report.document import contents, document, heading, picture, text, word_table
 from ntkgp.report.figures import save_figure
 from ntkgp.report.section import Section
 
-STYLE = """
-body { font: 16px/1.45 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% }
-td, th { border-bottom: 1px solid #ccc; padding: .4rem .6rem; text-align: left; vertical-align: top }
-pre { overflow-x: auto; background: #f6f6f6; padding: .8rem; font-size: 13px }
-figure { margin: 1rem 0 }
-img { max-width: 100% }
-.verdict { white-space: nowrap; font-weight: bold }
-.holds { color: #00664b } .does-not-hold { color: #a03c00 } .undecided { color: #555 }
-"""
 FOREWORD = (
     "The paper's claims beside what these runs measured. Verdicts follow from the numbers: a claim is "
     "undecided where its 95 % confidence interval over repeats contains the limit. ± is that interval."
@@ -49,59 +41,71 @@ class Part:
         return [(out / f"{self.stem}{drawing.name}", drawing.shows) for drawing in drawings]
 
 
-def write_page(heading: str, parts: Sequence[Part], out: Path, notes: Sequence[str] = ()) -> Path:
+def write_page(title: str, parts: Sequence[Part], out: Path, notes: Sequence[str] = ()) -> Path:
     """Write report.html into a folder, and every figure beside it; return the page's path."""
     for part in parts:
         for drawing, (stem, _) in zip(part.section.drawings, part.figures(out), strict=True):
             save_figure(drawing.figure, stem)
-    body = [
-        f"<h1>{escape(heading)}</h1>",
-        f"<p>{escape(FOREWORD)}</p>",
-        _claims(parts),
-        *(f"<p>{escape(note)}</p>" for note in notes),
-        *(_section(part, out) for part in parts),
+    judged = [claim for part in parts for claim in part.section.claims]
+    anchors = [f"part-{number}" for number in range(1, len(parts) + 1)]
+    sections = [
+        (anchor, part.title, f"({part.source}): {_count(part.section.claims)}")
+        for anchor, part in zip(anchors, parts, strict=True)
     ]
-    text = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(heading)}</title><style>{STYLE}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    body = [
+        text(FOREWORD),
+        text(f"Of {len(judged)} claims {_count(judged)}."),
+        contents(sections),
+        *map(text, notes),
+        _claims(parts),
+        *(_section(part, anchor) for part, anchor in zip(parts, anchors, strict=True)),
+    ]
     path = out / "report.html"
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(document(title, body).encode())
     return path
 
 
-def _claims(parts: Sequence[Part]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(part.title)}<br><small>{escape(claim.where)}; {escape(part.source)}</small>"
-        f"</td><td>{escape(claim.says)}</td><td>{escape(claim.measured)}</td>"
-        f'<td class="verdict {claim.verdict.replace(" ", "-")}">{claim.verdict}</td></tr>\n'
-        for part in parts
-        for claim in part.section.claims
+def _count(claims: Sequence[Claim]) -> str:
+    """How many claims have each verdict.
+
+    >>> _count([Claim("Figure 1", "a", "b", "holds"), Claim("Figure 2", "a", "b", "undecided")])
+    '1 held, 0 did not hold, 1 undecided'
+    """
+    counts = Counter(claim.verdict for claim in claims)
+    return (
+        f"{counts['holds']} held, {counts['does not hold']} did not hold, "
+        f"{counts['undecided']} undecided"
     )
-    head = "<tr><th>where</th><th>the paper says</th><th>measured</th><th>verdict</th></tr>"
-    return f"<table>\n{head}\n{rows}</table>"
 
 
-def _section(part: Part, out: Path) -> str:
-    lines = [f"<h2>{escape(part.title)}</h2>", f"<p>Results file: {escape(part.source)}.</p>"]
+def _claims(parts: Sequence[Part]) -> str:
+    return word_table(
+        ["where", "the paper says", "measured", "verdict"],
+        [
+            (
+                f"{escape(part.title)}<br><small>{escape(claim.where)}; {escape(part.source)}</small>",
+                escape(claim.says),
+                escape(claim.measured),
+                f'<span class="verdict {claim.verdict.replace(" ", "-")}">{claim.verdict}</span>',
+            )
+            for part in parts
+            for claim in part.section.claims
+        ],
+    )
+
+
+def _section(part: Part, anchor: str) -> str:
+    lines = [heading(part.title, anchor), text(f"Results file: {part.source}.")]
     if part.departures is not None:
-        changed = escape(", ".join(part.departures) or "none")
-        lines.append(f"<p>Fields that differ from the preset of the paper: {changed}.</p>")
+        changed = ", ".join(part.departures) or "none"
+        lines.append(text(f"Fields that differ from the preset of the paper: {changed}."))
     if part.readings:
         items = "".join(f"<li>{escape(sentence)}</li>" for sentence in part.readings)
-        lines.append("<p>How the paper is read, or departed from, in every preset:</p>")
+        lines.append(text("How the paper is read, or departed from, in every preset:"))
         lines.append(f"<ul>{items}</ul>")
-    for stem, shows in part.figures(out):
-        picture = base64.b64encode(stem.with_name(f"{stem.name}.png").read_bytes()).decode()
-        lines.append(
-            f'<figure><img alt="{escape(stem.name)}" src="data:image/png;base64,{picture}">'
-            f"<figcaption>{escape(shows)}</figcaption></figure>"
-        )
+    lines += [picture(drawing.figure, drawing.shows) for drawing in part.section.drawings]
     lines.append(f"<pre>{escape(part.section.text)}</pre>")
-    made_by = "".join(f"<p>{escape(line)}</p>" for line in part.made_by)
+    made_by = "".join(map(text, part.made_by))
     lines.append(f"<details><summary>configuration and versions</summary>{made_by}</details>")
     return "\n".join(lines)

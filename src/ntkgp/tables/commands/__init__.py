@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ntkgp.core.talk import add_json_option
 from ntkgp.ensembles.methods import METHODS
 from ntkgp.laws.table import LAWS
 
@@ -140,7 +141,7 @@ def _new_command(commands: Any, name: str, about: str, example: str) -> Any:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=partial(_run, name), interrupted=NOTHING_WRITTEN)
-    parser.add_argument("--json", action="store_true", help="print one JSON document, no prose")
+    add_json_option(parser)
     return parser
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 from inspect import signature
 from time import perf_counter
 
+from ntkgp.core.talk import Talk
 from ntkgp.estimators.gp_classifier import GPClassifier
 from ntkgp.estimators.gp_regressor import GPRegressor
 from ntkgp.report.tables import table as as_text
 from ntkgp.tables.choice import Choice
 from ntkgp.tables.commands import COMPARED, EXACT, options
 from ntkgp.tables.commands.fit import fitted
-from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.measure import score_model, score_simple
 from ntkgp.tables.scores import Scored, difference, shown
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.files import replacing
+from ntkgp.core.talk import Talk
 from ntkgp.report.tables import table as as_text
 from ntkgp.tables.commands import options
-from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.evaluation import Evaluation, page_of
 from ntkgp.tables.features import require_columns
 from ntkgp.tables.measure import score_model

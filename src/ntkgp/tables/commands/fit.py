@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 import ntkgp
 from ntkgp.core.model_files import MOST_HEADER_BYTES
 from ntkgp.core.storage import file_of
+from ntkgp.core.talk import Talk
 from ntkgp.report.tables import table as as_text
 from ntkgp.tables.choice import Choice
 from ntkgp.tables.commands import options
 from ntkgp.tables.commands.options import Labelled
-from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.features import TableFeatures
 from ntkgp.tables.measure import score_model, score_simple
 from ntkgp.tables.models import TableModel

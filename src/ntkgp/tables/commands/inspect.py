@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from ntkgp.core.talk import Talk
 from ntkgp.report.tables import table as as_text
 from ntkgp.tables.commands import options
-from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.scores import shown
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import load
+from ntkgp.core.talk import Talk
 from ntkgp.tables.arrow import pyarrow
 from ntkgp.tables.choice import Choice
-from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.features import (
     first_word_among_numbers,
     kind_of,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ntkgp.core.progress import progress_bar
+from ntkgp.core.talk import Talk
 from ntkgp.tables.arrow import pyarrow
 from ntkgp.tables.commands import options
-from ntkgp.tables.commands.talk import Talk
 from ntkgp.tables.features import require_columns
 from ntkgp.tables.files import is_same_file
 from ntkgp.tables.output import check_output, table_writer

@@ -1,5 +1,6 @@
 """What a command says: prose for people, or one JSON document for programs."""
 
+import argparse
 import json
 import math
 import sys
@@ -38,9 +39,14 @@ class Talk:
         self.record(**{fact: round(seconds, 3)})
 
     def finish(self) -> None:
+        """Print what was recorded, if a program listens."""
         if self.as_json:
             json.dump(_plain(self.facts), sys.stdout, indent=2, ensure_ascii=False)
             print(flush=True)
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document, no prose")
 
 
 def _plain(value: Any) -> Any:
