@@ -1,6 +1,7 @@
 """How the tests compile what they run, and what doctests may use without importing it."""
 
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 # Each worker has about one core. OpenBLAS would start a thread for each of the machine's, and on a
@@ -23,6 +24,7 @@ if jax.__version_info__ < (0, 11):
 # Types are checked at run time, shapes included, and only under pytest. Not so where whatever a
 # user gives must be answered in words.
 IN_WORDS = ("estimators", "ensembles/fit.py", "tables/models.py")
+PAGES_THAT_LEARN = ("file.md",)
 SOURCE = Path(__file__).parent / "src" / "ntkgp"
 PATHS = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")]
 CHECKED = [path for path in PATHS if not path.startswith(IN_WORDS) and "__init__" not in path]
@@ -55,11 +57,30 @@ def pytest_configure(config):
     jax.local_devices()  # one of them, before the command line can ask for more
 
 
-@pytest.hookimpl(tryfirst=True)  # before fixtures of a whole module, which compile too
+@pytest.hookimpl(tryfirst=True)  # before slow tests are left out
+def pytest_collection_modifyitems(items):
+    """Of tests with `quick` cases, `make test-slow` runs the others."""
+    for item in items:
+        quick = item.get_closest_marker("quick")
+        if quick and not any(fnmatchcase(item.callspec.id, case) for case in quick.args):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures of a whole module, which compile and fit too
 def pytest_runtest_setup(item):
-    """Most tests run many small programs once each: less optimisation halves their time."""
+    """Most tests run many small programs once each: less optimisation halves their time.
+
+    Most estimators in tests and documents are there to be fitted, saved, refused; a short search for
+    their prior does. Tests marked `learns` are about what they find.
+    """
+    from ntkgp.estimators import ensembles, preparation
+
     runs_long = item.get_closest_marker("optimised") or item.get_closest_marker("slow")
     jax.config.update("jax_disable_most_optimizations", not runs_long)
+    learns = item.get_closest_marker("learns") or item.name in PAGES_THAT_LEARN or runs_long
+    preparation.PRIOR_STEPS = 40 if learns else 5
+    preparation.AUTO_ACTIVATIONS = ("relu", "erf") if learns else ("erf",)
+    ensembles.MOST_STEPS = 50 if learns else 3
 
 
 def pytest_runtest_teardown(item):

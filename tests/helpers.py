@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
-import pytest
 from jax.tree_util import tree_leaves_with_path as leaves_with_path
 
 from ntkgp import LayeredNetwork, adapters, mlp
@@ -64,27 +63,10 @@ def architectures(width, parameterization="ntk"):
     }
 
 
-def some_slow(values, fast):
-    """Parameters of a test of which `make test` runs these, and `make test-slow` the rest."""
-    return [
-        pytest.param(
-            *(v if isinstance(v, tuple) else (v,)), marks=() if v in fast else pytest.mark.slow
-        )
-        for v in values
-    ]
-
-
 ARCHITECTURES_AND_PARAMETERISATIONS = [(name, "ntk") for name in architectures(8)] + [
     ("erf", "standard"),
     ("conv-pool", "standard"),
 ]
-
-
-MOST_ARCHITECTURES = some_slow(
-    ARCHITECTURES_AND_PARAMETERISATIONS,
-    fast=(("erf", "standard"), ("residual", "ntk"), ("conv-pool", "standard")),
-)
-"""Of tests that draw many networks: dense, with a sum, and with convolutions."""
 
 
 def inputs_for(net, n, seed=0):

@@ -13,8 +13,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from helpers import some_slow
-
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 SHARED = {"common", "pytorch"}
@@ -112,12 +110,10 @@ def test_make_bench_runs_benchmarks():
     assert set(listed.split()) <= RATIOS.keys()
 
 
+@pytest.mark.quick("kernel", "exact_mnist", "prediction")
 @pytest.mark.parametrize(
     "name",
-    some_slow(
-        ALL_BUT_PYTORCH,
-        fast=set(ALL_BUT_PYTORCH) - {"first_fit", "growth", "after_training", "noise"},
-    ),
+    ALL_BUT_PYTORCH,
 )
 def test_a_benchmark_ends_in_its_table(run, name, capsys):
     out = run(name)
@@ -129,6 +125,7 @@ def test_a_benchmark_ends_in_its_table(run, name, capsys):
             assert (row["programs found"] > 0) == (row["cache"] == "warm")
 
 
+@pytest.mark.quick("myrtle")
 @pytest.mark.parametrize("name", AGAINST_PYTORCH)
 def test_training_is_timed_without_pytorch(run, name):
     rows = rows_of(name, run(name, "--ours"))
@@ -142,11 +139,13 @@ def test_training_is_timed_against_pytorch(run, name):
     assert any("PyTorch" in row["run"] for row in rows)
 
 
+@pytest.mark.slow
 def test_the_law_beside_ensembles_is_drawn(run, capsys):
     assert_drawn("exact_beside_ensemble", run("exact_beside_ensemble"))
     assert_finite_table(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_tables_go_on_where_they_stopped(run, capsys):
     out = run("tables", "--models", "forest")
     assert "law" not in capsys.readouterr().out
@@ -194,6 +193,7 @@ def assert_finite_table(printed):
     assert not re.search(r"\b(nan|inf)\b", printed)
 
 
+@pytest.mark.quick("saves-options1")
 @pytest.mark.parametrize(
     ("script", "options"),
     [

@@ -63,6 +63,7 @@ def test_an_interrupted_run_continues(small_run, capsys):
     assert [run["outputs"] for run in again] == [run["outputs"] for run in whole]
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues(tmp_path):
     """Killed by the system, so that nothing of Python has a chance to tidy up."""
     code = "import sys; from ntkgp.cli import main; main(sys.argv[1:])"
@@ -218,6 +219,7 @@ def test_only_a_law_without_noise_is_explained_by_it(small_run):
     assert "σ = 0" not in EXPERIMENTS["toy"].report(few).text
 
 
+@pytest.mark.slow
 def test_widths_run_and_report(tmp_path, capsys):
     arguments = [
         "--set",
@@ -238,6 +240,7 @@ def test_widths_run_and_report(tmp_path, capsys):
 # Signals
 
 
+@pytest.mark.quick("*-while importing", "15-*")
 @pytest.mark.parametrize("wait", [0.3, None], ids=["while importing", "while running"])
 @pytest.mark.parametrize(
     ("number", "words"),

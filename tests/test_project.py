@@ -195,6 +195,7 @@ def test_the_core_install_is_small():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_members_are_the_same_with_jax_s_float64_flag_on():
     code = """
 import numpy as np, ntkgp

@@ -27,6 +27,7 @@ def test_programs_are_kept_by_default_even_if_jax_has_compiled_before(tmp_path):
     assert (tmp_path / "compiled").stat().st_mode & 0o077 == 0  # nobody else's business
 
 
+@pytest.mark.quick("off")
 @pytest.mark.parametrize(
     "variables",
     [{"NTKGP_COMPILED": "off"}, {"JAX_COMPILATION_CACHE_DIR": "elsewhere"}],
@@ -40,6 +41,7 @@ def test_the_user_s_word_counts(tmp_path, variables):
     assert run(tmp_path / "data", **chosen) == []
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path):
     (tmp_path / "file").write_text("")
     assert run(tmp_path, NTKGP_DATA=str(tmp_path / "file")) == ["file"]

@@ -39,6 +39,7 @@ REQUESTS = {
 }
 
 
+@pytest.mark.quick("law*", "sample", "covariance*")
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_covariance_of_many_rows_is_refused_in_words(name, monkeypatch):
     request = REQUESTS[name]()

@@ -14,7 +14,6 @@ import optax
 import pytest
 
 import ntkgp
-from helpers import some_slow
 from ntkgp import Checkpoint, Descent, GaussNewton, fit
 from ntkgp.core.interrupts import StopRequests
 from ntkgp.core.storage import fields_of
@@ -78,12 +77,10 @@ WAYS = {
 }
 
 
+@pytest.mark.quick("two in turn-3", "early stopping-3")
 @pytest.mark.parametrize(
     ("way", "steps"),
-    some_slow(
-        [("mini-batches", 1), ("groups", 7), *((way, 3) for way in WAYS)],
-        fast=(("early stopping", 3), ("two in turn", 3), ("groups", 7), ("keys in the state", 3)),
-    ),
+    [("mini-batches", 1), ("groups", 7), *((way, 3) for way in WAYS)],
 )
 def test_a_resumed_run_ends_as_one_that_was_not_interrupted(way, steps, tmp_path):
     options = WAYS[way]
@@ -284,6 +281,7 @@ def of_functions(init_sign=1.0, shift=0.0):
     return ntkgp.adapters.from_functions(init, apply, (1,), readout="last", prior_var=prior_var)
 
 
+@pytest.mark.quick("other1")
 @pytest.mark.parametrize("other", [{"init_sign": -1.0}, {"shift": 1.0}])
 def test_other_code_of_the_user_s_is_another_run(other, tmp_path):
     """Draws and constants count, also those within programs that the user has compiled."""

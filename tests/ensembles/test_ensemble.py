@@ -23,6 +23,7 @@ def leaves(ensemble):
     return jax.tree.leaves((ensemble.theta, ensemble.member))
 
 
+@pytest.mark.quick("ntkgp-param")
 @pytest.mark.parametrize("method", ["deep-ensemble", "ntkgp-param"])
 def test_a_sum_has_the_members_of_both_unchanged(method):
     first, second = (trained(members, method=method) for members in ([0, 3], [1]))
@@ -57,6 +58,7 @@ def test_an_ensemble_adds_to_nothing_else():
         trained([0]) + 1
 
 
+@pytest.mark.slow
 def test_members_at_once_holds_for_losses_and_predictions_too(monkeypatch):
     """Nothing that runs over members, in training or after, is given more than two of them."""
     seen = []

@@ -33,6 +33,7 @@ print(json.dumps([told[-1], now("VmHWM") - before]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
 @pytest.mark.parametrize(
     ("width", "rows", "members", "at_once"),

@@ -116,6 +116,7 @@ def test_what_is_no_method_is_refused_in_words(arguments, error, words):
         ntkgp.Method("ntkgp", **arguments)
 
 
+@pytest.mark.slow
 def test_an_offset_gets_theta_0_only_if_it_says_so():
     seen = []
 

@@ -57,6 +57,7 @@ def gradients(problem, draw, theta):
     return jax.jit(jax.vmap(jax.grad(loss)))(theta, draw)
 
 
+@pytest.mark.quick("ntkgp-lin", "ntkgp-param")
 @pytest.mark.parametrize("method", ["ntkgp-param", "rp-fn", "ntkgp-lin"])
 def test_the_gradient_is_that_of_repeated_rows(method):
     weighted, copies = both_problems(method, ntkgp.mlp(1, width=8, depth=1))
@@ -70,6 +71,7 @@ def test_the_gradient_is_that_of_repeated_rows(method):
         assert np.abs(other - theirs).max() > 0.01 * size
 
 
+@pytest.mark.quick("ntkgp-param")
 @pytest.mark.parametrize("method", ["ntkgp-lin", "ntkgp-param"])
 def test_gauss_newton_ends_where_it_ends_on_repeated_rows(method):
     """One minimum where the model is linear; near a start with an anchor also of the network itself.
@@ -112,6 +114,7 @@ def test_a_wide_ensemble_with_weights_follows_the_law_of_weighted_rows():
     assert_not_covariance(outputs - mean, unweighted.covariance(T), z=6)
 
 
+@pytest.mark.slow
 def test_mini_batches_have_the_whole_loss_on_average():
     """Six rows in three batches of two: each batch weighs its rows as the whole table does."""
     x, weight = np.linspace(-1, 1, 6)[:, None], np.array([0.1, 2.0, 1.0, 3.0, 0.5, 7.0])

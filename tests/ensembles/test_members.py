@@ -8,14 +8,13 @@ import pytest
 
 import ntkgp
 from helpers import (
-    MOST_ARCHITECTURES,
+    ARCHITECTURES_AND_PARAMETERISATIONS,
     architectures,
     assert_covariance,
     assert_not_covariance,
     draws,
     inputs_for,
     mean_z,
-    some_slow,
     training_set,
 )
 from ntkgp import METHODS
@@ -47,8 +46,9 @@ def correlation_z(a, b):
     return np.max(np.abs(moment) / std_error)
 
 
+@pytest.mark.quick("erf-standard", "conv-pool-standard")
 @pytest.mark.optimised
-@pytest.mark.parametrize(("name", "parameterization"), MOST_ARCHITECTURES)
+@pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_proposition_1(name, parameterization):
     """δ → GP(0, Θ - 𝒦), independent of f₀; f̃₀ = f₀ + δ → GP(0, Θ)."""
     net = architectures(WIDTH, parameterization)[name]
@@ -64,6 +64,7 @@ def test_proposition_1(name, parameterization):
     assert_not_covariance(f_0 + wrong, theta)  # readout not zeroed
 
 
+@pytest.mark.slow
 @pytest.mark.optimised
 def test_dependence_of_delta_on_f_0_vanishes_with_width():
     """Independence is more than no correlation: the squares are uncorrelated too, in the limit."""
@@ -99,10 +100,9 @@ INITIAL = {
 }
 
 
+@pytest.mark.quick("ntkgp-param", "rp-fn")
 @pytest.mark.optimised
-@pytest.mark.parametrize(
-    "method", some_slow(METHODS, fast=("rp-fn", "ntkgp-param", "ntkgp-fn", "ntkgp-lin"))
-)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_starts_from_its_prior(method):
     """Function-space methods start from twice theirs (Appendix E)."""
     net = ntkgp.mlp(2, width=WIDTH)

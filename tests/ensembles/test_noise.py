@@ -120,6 +120,7 @@ def test_the_regulariser_is_that_of_the_objective():
     assert 6 * float(learner.loss(theta, member, data, 6)) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_heteroscedastic_ensemble_finds_the_noise():
     """Noise that grows with x: the learned σ(x) follows it, a constant one cannot."""
     rng = np.random.default_rng(1)

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import ntkgp
-from helpers import architectures, inputs_for, some_slow, without_kernel
+from helpers import architectures, inputs_for, without_kernel
 from ntkgp import METHODS, Descent, GaussNewton, LearnedNoise
 from ntkgp.core.storage import fields_of
 
@@ -42,7 +42,8 @@ def assert_same(ensemble, loaded, x=NEW):
         )
 
 
-@pytest.mark.parametrize("method", some_slow(METHODS, fast=["ntkgp-param", "rp-fn"]))
+@pytest.mark.quick("ntkgp-param")
+@pytest.mark.parametrize("method", METHODS)
 def test_ensembles_of_each_method_come_back(method, tmp_path):
     ensemble = trained(method)
     ensemble.save(tmp_path)
@@ -51,6 +52,7 @@ def test_ensembles_of_each_method_come_back(method, tmp_path):
         assert_same(trained(method, seed=1), ntkgp.load(tmp_path))
 
 
+@pytest.mark.slow
 def test_an_ensemble_that_learned_its_noise_comes_back(tmp_path):
     trainer = Descent(optax.adam(1e-3), epochs=2, batch_size=4)
     ensemble = trained(net=network(outputs=2), noise=LearnedNoise(), trainer=trainer)
@@ -65,6 +67,7 @@ def test_a_loaded_ensemble_can_grow(tmp_path):
     np.testing.assert_allclose(grown.outputs(NEW), trained().outputs(NEW), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_images_comes_back(tmp_path):
     net = architectures(8)["conv-pool"]
     x = inputs_for(net, 4)
@@ -74,6 +77,7 @@ def test_an_ensemble_of_images_comes_back(tmp_path):
     assert_same(ensemble, ntkgp.load(tmp_path, network=net), x)
 
 
+@pytest.mark.slow
 def test_a_network_of_functions_must_be_given_again(tmp_path):
     net = network(foreign=True)
     ensemble = trained(net=net)

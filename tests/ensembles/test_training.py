@@ -18,7 +18,6 @@ from helpers import (
     dense_jacobian,
     flat,
     mean_z,
-    some_slow,
 )
 from ntkgp import METHODS, Descent, GaussNewton, LearnedNoise, adapters, fit
 from ntkgp.ensembles import forecast, training
@@ -68,7 +67,8 @@ def closed_form(learner, draw, k, t):
     return f_t + (j_t * weight) @ j_d.T @ np.linalg.solve(gram, targets - f_d)
 
 
-@pytest.mark.parametrize("parameterization", some_slow(["ntk", "standard"], fast=("standard",)))
+@pytest.mark.quick("ntkgp-lin-standard")
+@pytest.mark.parametrize("parameterization", ["ntk", "standard"])
 @pytest.mark.parametrize("method", LINEAR)
 def test_linear_members_are_exact(method, parameterization):
     """NTKGP-Lin under its own empirical NTK, and readout-only training under its own features."""
@@ -108,9 +108,10 @@ def test_ntkgp_lin_members_are_draws_from_the_posterior_of_their_empirical_ntk()
     assert_not_covariance(outputs - mean, j_t @ j_t.T)  # the control: the prior
 
 
+@pytest.mark.quick("ntkgp-lin")
 @pytest.mark.parametrize(
     "method",
-    some_slow(METHODS, fast=("ntkgp-param", "ntkgp-lin")),
+    METHODS,
 )
 def test_gauss_newton_ends_where_a_long_descent_ends(method):
     """The two solvers share nothing but the loss."""
@@ -140,6 +141,7 @@ def test_gauss_newton_ends_where_a_long_descent_ends(method):
         np.testing.assert_allclose(fast.outputs(T), slow.outputs(T), atol=0.02)
 
 
+@pytest.mark.slow
 def test_gauss_newton_solves_a_relu_network():
     net = ntkgp.mlp(1, width=256, depth=1, activation=ntkgp.layers.Relu())
     schedule = optax.exponential_decay(0.01, 500, 0.7)
@@ -151,6 +153,7 @@ def test_gauss_newton_solves_a_relu_network():
     assert np.all(solved.objectives <= descended.objectives * 1.01)
 
 
+@pytest.mark.slow
 def test_gauss_newton_recovers_from_a_factorisation_that_fails():
     """A first damping far below what float32 resolves: it must grow until steps are finite."""
     x = np.linspace(-1, 1, 60)[:, None]
@@ -159,6 +162,7 @@ def test_gauss_newton_recovers_from_a_factorisation_that_fails():
     assert np.all(ensemble.losses[:, -1] < 1e-2 * ensemble.losses[:, 0])
 
 
+@pytest.mark.quick("ntkgp-lin")
 @pytest.mark.parametrize("method", LINEAR)
 def test_linear_methods_are_solved_at_small_noise(method):
     x = np.linspace(-1, 1, 60)[:, None]
@@ -230,6 +234,7 @@ def test_both_parameterisations_train_to_one_function_at_large_width(method):
     assert np.abs(outputs["ntk"] - different).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.optimised
 @pytest.mark.parametrize(
     ("method", "noise_std", "control"),
@@ -259,6 +264,7 @@ def test_wide_ensembles_follow_their_law(method, noise_std, control):
     assert_not_covariance(centred, wrong.covariance(T))
 
 
+@pytest.mark.quick("ntkgp-param-mini-batch")
 @pytest.mark.parametrize(
     "trainer",
     [
@@ -268,7 +274,7 @@ def test_wide_ensembles_follow_their_law(method, noise_std, control):
     ],
     ids=["gauss-newton", "full-batch", "mini-batch"],
 )
-@pytest.mark.parametrize("method", some_slow(METHODS, fast=("ntkgp-param",)))
+@pytest.mark.parametrize("method", METHODS)
 def test_a_member_is_the_same_alone_and_in_company(method, trainer):
     net = ntkgp.mlp(1, width=16)
     options = {"method": method, "noise_std": NOISE, "seed": 4, "trainer": trainer}
@@ -413,6 +419,7 @@ def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
     assert "2 at once, together" in capsys.readouterr().err
 
 
+@pytest.mark.quick("deep-ensemble", "gauss-newton")
 @pytest.mark.parametrize(
     ("method", "trainer"),
     [
@@ -439,6 +446,7 @@ def test_augmented_inputs_bring_their_own_delta():
     np.testing.assert_allclose(augmented.outputs(T), moved.outputs(T), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_augmentations_differ_between_steps_epochs_and_members():
     seen = []
 
@@ -496,6 +504,7 @@ def test_a_shuffle_is_jax_s_own_whatever_the_array_s_length():
         np.testing.assert_array_equal(order[:n], jax.random.permutation(key, n))
 
 
+@pytest.mark.quick("mini-batch", "full-batch")
 @pytest.mark.parametrize(
     ("method", "trainer"),
     [
@@ -520,6 +529,7 @@ def test_rows_that_fill_up_an_array_change_nothing(method, trainer, monkeypatch)
     assert filled.trained_on == plain.trained_on
 
 
+@pytest.mark.quick("descent")
 @pytest.mark.parametrize(
     "trainer", [GaussNewton(max_steps=3), Descent(ADAM, epochs=2)], ids=["gauss-newton", "descent"]
 )
@@ -553,6 +563,7 @@ def test_another_number_of_rows_or_epochs_compiles_nothing():
     assert run_rounds._cache_size() == compiled + 1
 
 
+@pytest.mark.slow
 def test_a_decaying_rate_is_optax_s_cosine():
     x = np.linspace(-1, 1, 10)[:, None]
     ours = Descent(optax.adam(0.01), epochs=6, batch_size=4, decays=True)
@@ -596,6 +607,7 @@ def test_early_stopping_keeps_each_member_s_best_parameters():
     assert ensemble.losses.shape[1] == last_best + 1 + 10
 
 
+@pytest.mark.slow
 def test_early_stopping_of_a_member_does_not_depend_on_the_others():
     net, rng = ntkgp.mlp(1, width=64), np.random.default_rng(0)
     x = rng.uniform(-2, 2, (20, 1))
@@ -608,6 +620,7 @@ def test_early_stopping_of_a_member_does_not_depend_on_the_others():
         np.testing.assert_allclose(company[k], alone[0], rtol=2e-3, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_what_becomes_of_a_member_after_its_early_stop_does_not_count():
     """A rate that explodes after some steps: members that had stopped before keep their best."""
     net, rng = ntkgp.mlp(1, width=16), np.random.default_rng(0)

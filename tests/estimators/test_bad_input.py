@@ -245,6 +245,7 @@ def examples(count):
     )
 
 
+@pytest.mark.quick("GPClassifier")
 @pytest.mark.parametrize("model", GPS, ids=name_of)
 @given(
     table=st.sampled_from(list(TABLES)),
@@ -287,6 +288,7 @@ def fitted(model):
     return clone(model).fit(normal(24, 2), alternating(24))
 
 
+@pytest.mark.quick("GPRegressor", "GPClassifier")
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
 @given(
     table=st.sampled_from(list(TABLES)),
@@ -309,6 +311,7 @@ def test_a_sparse_table_at_prediction_is_refused_in_one_line(model, kind):
     assert_sound(fitted(model), kind(X).toarray())  # what the error says to do
 
 
+@pytest.mark.slow
 @given(
     X=st.lists(st.lists(st.floats(width=64), min_size=2, max_size=2), min_size=3, max_size=3),
     y=st.lists(st.floats(width=64), min_size=3, max_size=3),
@@ -385,6 +388,7 @@ def test_regressors_need_numbers_and_classifiers_classes():
                     clone(model).fit(X, named)
 
 
+@pytest.mark.quick("GPClassifier")
 @pytest.mark.parametrize("model", GPS_AND_SLOW_ENSEMBLES, ids=name_of)
 def test_kinds_of_arrays_with_the_same_numbers_are_the_same_table(model):
     """float16 as float64, for one: nothing is computed in the dtype of the input."""

@@ -7,7 +7,6 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
 
 import ntkgp
-from helpers import some_slow
 from ntkgp.ensembles import training
 
 X = np.random.default_rng(0).normal(size=(40, 2))
@@ -31,7 +30,8 @@ class Killed(BaseException):
     """A process that ends, as seen from inside."""
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, fast=["regressor"]))
+@pytest.mark.quick("regressor")
+@pytest.mark.parametrize("name", MODELS)
 def test_an_estimator_goes_on_where_it_was(name, tmp_path):
     model, y = MODELS[name]
     kept = clone(model).set_params(checkpoint=ntkgp.Checkpoint(tmp_path, every=0))

@@ -305,6 +305,7 @@ def test_a_set_holds_the_classes_of_low_scores_and_the_most_probable_one(method)
     assert (model.predict_set(NEW, 0.1).sum(axis=1) >= 1).all()
 
 
+@pytest.mark.slow
 def test_sets_grow_with_the_level():
     model = ConformalClassifier(GPClassifier(random_state=0), random_state=0).fit(X, LABELS)
     sizes = [model.predict_set(X, level) for level in (0.2, 0.6, 0.9, 0.95)]
@@ -376,6 +377,7 @@ MODELS = {
 }
 
 
+@pytest.mark.quick("GP", "frozen")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     model, y = MODELS[name]

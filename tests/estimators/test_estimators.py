@@ -13,7 +13,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import check_estimator
 
 import ntkgp
-from helpers import some_slow, without_kernel
+from helpers import without_kernel
 from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
 from ntkgp.estimators import ensemble_regressor, gp_regressor, left_out, pilots, preparation
 from ntkgp.estimators.preparation import holdout
@@ -48,6 +48,7 @@ def classifier(request):
     return clone(request.param).fit(X, LABELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -75,6 +76,7 @@ def test_scikit_learn_s_own_checks_pass(model):
 # Regression
 
 
+@pytest.mark.quick("GPRegressor")
 def test_regressors_fit_and_know_the_noise(regressor):
     assert regressor.score(X, SIGNAL) > 0.9
     # Truth 1 beside a spread of 7; two narrow members count their own error as noise.
@@ -171,6 +173,7 @@ def test_samples_have_the_predicted_moments(regressor):
     assert np.max(np.abs(np.cov(samples) - cov) / cov_error) < 5
 
 
+@pytest.mark.learns
 def test_the_exact_regressor_is_the_law_in_other_units():
     model = GPRegressor(activation="erf", random_state=0).fit(X, Y)
     x = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -205,6 +208,7 @@ X_SMOOTH = np.linspace(-2, 2, 200)[:, None]
 Y_SMOOTH = np.sin(4 * X_SMOOTH[:, 0])
 
 
+@pytest.mark.slow
 def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypatch):
     """Ten rows of a smooth function leave doubt, two hundred do not."""
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
@@ -240,6 +244,7 @@ def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
     assert trained == pytest.approx(0.1, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_without_an_optimizer_the_network_s_own_scales_stay():
     net = ntkgp.mlp(2, width=8, depth=1, w_std=1.2, b_std=0.3)
     fixed = GPRegressor(network=net, optimizer=None).fit(X, Y)
@@ -254,6 +259,8 @@ def test_without_an_optimizer_the_network_s_own_scales_stay():
         GPRegressor(optimizer="adam").fit(X, Y)
 
 
+@pytest.mark.learns
+@pytest.mark.quick("GPRegressor")
 def test_columns_that_do_not_matter_are_found(regressor):
     rng = np.random.default_rng(3)
     noisy = np.hstack([X, rng.normal(size=(len(X), 6))])
@@ -274,6 +281,7 @@ def test_the_network_of_highest_evidence_is_chosen():
     assert auto.fitted_network() == each[1].fitted_network()
 
 
+@pytest.mark.quick("GPRegressor")
 def test_several_targets(regressor):
     unlearned = UNLEARNED[type(regressor).__name__]
     both = clone(regressor).set_params(**unlearned).fit(X, np.stack([Y, -100 * Y], axis=1))
@@ -294,6 +302,7 @@ def test_several_targets(regressor):
         clone(regressor).set_params(noise_std=0.1).fit(X, np.stack([Y, Y], axis=1))
 
 
+@pytest.mark.slow
 def test_targets_have_a_noise_each():
     rng = np.random.default_rng(5)
     x = rng.normal(size=(300, 2))
@@ -320,6 +329,7 @@ def test_every_class_has_a_row_to_train_on(n_classes):
     assert len(held_out) >= 5
 
 
+@pytest.mark.slow
 def test_a_heteroscedastic_regressor_has_a_noise_for_each_row():
     rng = np.random.default_rng(2)
     x = rng.uniform(-1, 1, (400, 1))
@@ -344,6 +354,7 @@ def test_a_given_noise_level_is_used(regressor):
 # Classification
 
 
+@pytest.mark.quick("GPClassifier")
 def test_classifiers_learn_and_average_their_members(classifier):
     assert classifier.score(X, LABELS) > 0.85
     each = classifier.predict_members_proba(X[:5])
@@ -384,6 +395,7 @@ def test_classifiers_learn_noise_and_target_scale_by_marginal_likelihood():
         assert evidence(kappa, factor * noise_std) < best
 
 
+@pytest.mark.learns
 def test_flipped_labels_are_taken_for_noise():
     """A fifth of the labels is wrong: the noise is larger, and the test accuracy on true labels stays."""
     rng = np.random.default_rng(8)
@@ -456,6 +468,7 @@ def test_the_exact_classifier_s_probabilities_are_the_integral():
 # What a user does with an estimator
 
 
+@pytest.mark.quick("GPRegressor")
 def test_runs_repeat_by_random_state(regressor):
     if isinstance(regressor, EnsembleRegressor):
         same, again = (clone(regressor).fit(X, Y).predict(X[:5]) for _ in range(2))
@@ -467,6 +480,7 @@ def test_runs_repeat_by_random_state(regressor):
     assert len(seeds) == 2
 
 
+@pytest.mark.quick("GPRegressor")
 def test_frames_of_pandas_and_polars_give_what_arrays_give(regressor):
     mean = regressor.predict(X[:5])
     for frame in (pd.DataFrame(X, columns=["a", "b"]), pl.DataFrame(X, schema=["a", "b"])):
@@ -475,6 +489,7 @@ def test_frames_of_pandas_and_polars_give_what_arrays_give(regressor):
         np.testing.assert_allclose(model.predict(frame[:5]), mean, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_estimators_work_inside_scikit_learn():
     model = GPRegressor(activation="erf", random_state=0)
     pipeline = make_pipeline(PolynomialFeatures(2), model)
@@ -483,6 +498,7 @@ def test_estimators_work_inside_scikit_learn():
     assert search.fit(X, Y).best_score_ > 0.8
 
 
+@pytest.mark.quick("ntkgp", "randomised-prior")
 @pytest.mark.parametrize("law", ntkgp.LAWS)
 def test_every_law_has_estimators(law):
     model = GPRegressor(law, activation="erf", depth=1, optimizer=None).fit(X, Y)
@@ -492,7 +508,8 @@ def test_every_law_has_estimators(law):
     assert GPClassifier(law, depth=1, random_state=0).fit(X, LABELS).score(X, LABELS) > 0.8
 
 
-@pytest.mark.parametrize("method", some_slow(ntkgp.METHODS, fast=("ntkgp-fn", "deep-ensemble")))
+@pytest.mark.quick("ntkgp-fn")
+@pytest.mark.parametrize("method", ntkgp.METHODS)
 def test_every_method_has_estimators(method):
     shallow = {"activation": "relu", "depth": 1, "learn_prior": False}
     model = EnsembleRegressor(method, **shallow, **SMALL).fit(X, Y)
@@ -515,6 +532,7 @@ def test_unknown_names_are_refused_in_words():
         EnsembleRegressor(noise=ntkgp.LearnedNoise(), noise_std=1.0).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_a_network_of_one_s_own():
     def factory(input_shape, output_dim):
         return without_kernel(ntkgp.mlp(input_shape[0], output_dim, width=8))
@@ -552,6 +570,7 @@ def members_of(ensemble, k):
     return [np.asarray(leaf[:k]) for leaf in jax.tree.leaves((ensemble.theta, ensemble.member))]
 
 
+@pytest.mark.quick("model1")
 @pytest.mark.parametrize(
     "model", [EnsembleRegressor(activation="relu", depth=1, **SMALL), EnsembleClassifier(**SMALL)]
 )
@@ -586,12 +605,14 @@ def test_a_warm_start_grows_the_ensemble_and_leaves_trained_members_alone(model,
         loaded.set_params(**before)
 
 
+@pytest.mark.slow
 def test_without_a_warm_start_all_is_trained_anew():
     model = clone(REGRESSORS[1]).set_params(random_state=None, min_steps=20, learn_prior=False)
     seeds = {model.fit(X, Y).seed_ for _ in range(3)}
     assert len(seeds) == 3
 
 
+@pytest.mark.quick("model1")
 @pytest.mark.parametrize(
     "model", [EnsembleRegressor(activation="relu", depth=1, **SMALL), EnsembleClassifier(**SMALL)]
 )

@@ -95,6 +95,9 @@ def saved_and_loaded(model, directory, **options):
 # What comes back.
 
 
+@pytest.mark.quick(
+    "ensemble classifier", "GP classifier", "ensemble regressor", "GP regressor, another law"
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     model = fitted(name)
@@ -264,6 +267,7 @@ def test_no_layer_is_forgotten(kind):
     assert unpack(pack(made)) == made
 
 
+@pytest.mark.slow
 def test_a_network_given_by_the_user_comes_back(tmp_path):
     net = ntkgp.mlp(2, width=3, depth=1, activation=ntkgp.layers.Gelu())
     model = GPRegressor(network=net, random_state=0).fit(X, Y)
@@ -288,6 +292,7 @@ def foreign_model():
     return EnsembleRegressor(network=foreign_network(), **TINY).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_a_network_of_functions_must_be_given_again(tmp_path):
     foreign_model().save(tmp_path)
     with pytest.raises(ValueError, match=r"its code is not in the file: pass network="):
@@ -756,6 +761,7 @@ def test_models_can_be_pickled_and_cloned(name):
     assert not any(attribute.endswith("_") for attribute in vars(fresh))
 
 
+@pytest.mark.quick("ConjugateGradients*")
 @pytest.mark.parametrize("solver", [Refined(), ConjugateGradients(rank=10)], ids=repr)
 def test_models_of_any_solver_come_back(solver, tmp_path):
     model = GPRegressor(activation="erf", solver=solver, random_state=0).fit(X, Y)

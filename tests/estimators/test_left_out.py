@@ -80,6 +80,7 @@ def few_levels():
     return x, np.array([0.3, -0.2, 0.25])[(level + 1).astype(int)] + np.sin(x[:, 1])
 
 
+@pytest.mark.slow
 def test_regressors_are_less_sure_of_levels_that_a_column_never_had(monkeypatch):
     x, y = few_levels()
     between = np.array([[0.5, 0.0]])
@@ -91,6 +92,7 @@ def test_regressors_are_less_sure_of_levels_that_a_column_never_had(monkeypatch)
     assert found.epistemic_var[0] > 1.2 * blind.epistemic_var[0]
 
 
+@pytest.mark.slow
 def test_a_small_table_trains_on_all_its_rows():
     x, y = few_levels()
     small = {"members": 2, "width": 8, "depth": 1, "min_steps": 20, "activation": "erf"}
@@ -110,6 +112,7 @@ def test_a_small_table_trains_on_all_its_rows():
     assert deep.ensemble_.validation_losses.size  # no law checks it, so rows are held out
 
 
+@pytest.mark.slow
 def test_rows_that_stand_twice_in_a_large_table_are_no_obstacle(monkeypatch):
     """Equal rows with equal targets suggest no noise at all, and the law of a part of them has none."""
     monkeypatch.setattr("ntkgp.estimators.left_out.BLOCK_ROWS", 60)

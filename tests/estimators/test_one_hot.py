@@ -17,6 +17,7 @@ from ntkgp.predictive.calibration import best_noise_std, best_temperature, mean_
 X = np.random.default_rng(0).normal(size=(6, 3))
 
 
+@pytest.mark.quick("ntkgp-fn", "ntkgp-param")
 @pytest.mark.optimised
 @pytest.mark.parametrize("method", ["ntkgp-param", "ntkgp-fn", "rp-param", "rp-fn"])
 def test_zeta_0_is_the_second_moment_of_untrained_members(method):
@@ -35,6 +36,7 @@ def test_zeta_0_is_the_second_moment_of_untrained_members(method):
     assert abs(sample.mean() - 2 * expected) > 5 * std_error  # the control
 
 
+@pytest.mark.slow
 def test_zeta_0_of_a_network_without_a_kernel_is_estimated_by_draws():
     net = ntkgp.mlp(3, 2, width=64)
     adapted = without_kernel(net)
@@ -66,6 +68,7 @@ def logits_and_labels(scale):
     ), labels
 
 
+@pytest.mark.quick("1.0")
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0])
 def test_temperature_minimises_the_cross_entropy(scale):
     """Against scikit-learn's log loss on a fine grid; the smoothing is 1/4000 here."""

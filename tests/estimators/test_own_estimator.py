@@ -60,6 +60,7 @@ X = RNG.normal(size=(60, 2)) * [1.0, 50.0]
 Y = 30 + 10 * np.sin(X[:, 0])
 
 
+@pytest.mark.slow
 def test_it_says_what_the_package_s_own_says():
     """The same law through `GPRegressor`; another law is the control."""
 
@@ -82,6 +83,7 @@ def test_scikit_learn_s_own_checks_pass():
     assert not failed, "\n".join(f"{r['check_name']}: {r['exception']!r}" for r in failed)
 
 
+@pytest.mark.slow
 def test_it_goes_where_scikit_learn_s_go():
     scores = cross_val_score(clone(NNGPRegressor(random_state=0)), X, Y, cv=3)
     assert np.mean(scores) > 0.5

@@ -36,6 +36,7 @@ def test_mean_and_doubt_come_from_two_regressors():
     np.testing.assert_array_equal(std, spread.std)
 
 
+@pytest.mark.slow
 def test_members_move_with_the_mean():
     tiny = {"members": 2, "width": 4, "min_steps": 5, "learn_prior": False}
     spread = EnsembleRegressor(**tiny, **QUICK)

@@ -101,6 +101,7 @@ def test_a_record_is_what_its_parts_say(digits_run):
             np.testing.assert_allclose(part["curve_errors"][0], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was(digits_run, capsys):
     path = digits_run / "digits.json"
     whole = results.load(path)
@@ -117,6 +118,7 @@ def test_a_run_goes_on_where_it_was(digits_run, capsys):
         }
 
 
+@pytest.mark.slow
 def test_report_takes_a_directory_and_trains_nothing(digits_run, capsys, monkeypatch):
     monkeypatch.setattr(images, "fit", None)
     assert main(["report", str(digits_run)]) == 0
@@ -197,6 +199,7 @@ def test_with_a_fixed_target_scale_nothing_is_tuned(tmp_path):
     assert choice["w_var"] == 2.0
 
 
+@pytest.mark.slow
 def test_a_killed_search_of_the_grid_continues(tmp_path, monkeypatch):
     config = replace(TINY, w_var_grid=(1.0, 2.0))
     trained = []
@@ -295,6 +298,7 @@ def test_mnist_has_the_paper_s_network_and_training():
     assert (trainer.epochs, trainer.batch_size) == (20, 100)
 
 
+@pytest.mark.slow
 def test_mnist_runs_on_images_of_its_size(tmp_path, monkeypatch):
     def load(name):
         x, y = RNG.integers(0, 256, (60, 28, 28), np.uint8), RNG.integers(0, 10, 60)
@@ -470,6 +474,7 @@ def test_laws_agree_with_simulated_members_and_are_ordered(tmp_path):
     assert [claim.verdict for claim in section.claims] == ["holds"] * 4
 
 
+@pytest.mark.slow
 def test_a_wrong_law_is_seen_by_the_simulation():
     """The control: members of the randomised prior against the NTKGP's variances."""
     net = laws.NETWORKS["erf-2"]()

@@ -61,6 +61,7 @@ def test_with_out_nothing_is_written_elsewhere(tmp_path):
     assert files(out) == DRAWN
 
 
+@pytest.mark.slow
 def test_figures_of_one_experiment_do_not_overwrite_each_other(tmp_path):
     """Not of two files of one name, nor where one file is called like a figure of another."""
     for seed, name in enumerate(("a/toy", "b/toy", "a/toy-sizes")):
@@ -80,6 +81,7 @@ def test_figures_of_one_experiment_do_not_overwrite_each_other(tmp_path):
         assert f"Results file: {source}." in page
 
 
+@pytest.mark.slow
 def test_a_file_that_is_given_twice_is_drawn_once(tmp_path, capsys):
     path = toy(tmp_path / "toy.json")
     assert main(["report", str(path), str(tmp_path)]) == 0
@@ -99,6 +101,7 @@ def test_a_bad_file_that_is_named_stops_everything_before_it_is_written(tmp_path
     assert files(tmp_path) == before
 
 
+@pytest.mark.quick("{}")
 @pytest.mark.parametrize("broken", ["", "{", "{}"])
 def test_a_bad_file_of_a_folder_is_named_and_skipped(tmp_path, capsys, broken):
     toy(tmp_path / "toy.json")

@@ -107,6 +107,7 @@ def test_a_second_run_into_the_same_directory_is_refused_at_once(tmp_path):
     assert not (tmp_path / "laws.json").exists()
 
 
+@pytest.mark.slow
 def test_results_of_a_locked_run_are_all_there(tmp_path):
     """Two processes with other runs at the same time: each record is kept, or its run refused."""
     code = """

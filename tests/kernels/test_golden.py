@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers import some_slow
 from ntkgp import LayeredNetwork, condition, kernel_matrices, mlp
 from ntkgp.core.arrays import precision
 from ntkgp.networks.layers import (
@@ -177,7 +176,8 @@ def test_kernels_equal_the_golden_numbers(name):
 QUICK = {"mlp_2x_gelu_ntk_3", "res_relu"}
 
 
-@pytest.mark.parametrize("name", some_slow(CASES, fast=QUICK))
+@pytest.mark.quick("res_relu")
+@pytest.mark.parametrize("name", CASES)
 def test_single_precision_is_off_by_rounding_alone(name):
     """The control is a network with w_std larger by one part in ten thousand."""
     x1, x2 = NUMBERS[f"{name}/x1"], NUMBERS[f"{name}/x2"]

@@ -12,7 +12,6 @@ from helpers import (
     dense_jacobian,
     flat,
     inputs_for,
-    some_slow,
     without_kernel,
 )
 from ntkgp.kernels import empirical
@@ -21,7 +20,8 @@ from ntkgp.kernels import matrices as kernel_module
 ARCHITECTURES = architectures(8)
 
 
-@pytest.mark.parametrize("name", some_slow(ARCHITECTURES, fast=("erf", "conv-pool")))
+@pytest.mark.quick("conv-pool")
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_blocks_equal_the_whole(name):
     net = ARCHITECTURES[name]
     x1, x2 = inputs_for(net, 5), inputs_for(net, 7, seed=1)
@@ -35,7 +35,8 @@ def test_blocks_equal_the_whole(name):
         np.testing.assert_allclose(getattr(whole, which), getattr(at_once, which), rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", some_slow(ARCHITECTURES, fast=("relu", "conv-pool")))
+@pytest.mark.quick("float64-relu", "float64-conv-pool")
+@pytest.mark.parametrize("name", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_symmetric_matrices_are_symmetric_and_their_diagonal_is_exact(name, dtype):
     net = ARCHITECTURES[name]
@@ -72,6 +73,7 @@ def test_each_symmetric_block_is_computed_once(monkeypatch):
     assert len(calls) == 6  # 3 on the diagonal, 3 above it
 
 
+@pytest.mark.slow
 def test_no_block_is_larger_than_its_budget(monkeypatch):
     net, shapes, original = ntkgp.myrtle((8, 8, 3), depth=5, channels=2), [], kernel_module._block
 
@@ -84,12 +86,10 @@ def test_no_block_is_larger_than_its_budget(monkeypatch):
     assert max(shapes) * kernel_module._BUFFERS <= 2**20
 
 
+@pytest.mark.quick("float64-erf", "float64-conv-residual")
 @pytest.mark.parametrize(
     "name",
-    some_slow(
-        ["erf", "residual", "conv-flatten", "conv-residual", "myrtle"],
-        fast=("erf", "conv-residual"),
-    ),
+    ["erf", "residual", "conv-flatten", "conv-residual", "myrtle"],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_memory_is_within_the_budget(name, dtype):
@@ -168,6 +168,7 @@ def test_bad_options_are_refused_in_words():
         ntkgp.ntk(net, x, metric="fisher")
 
 
+@pytest.mark.quick("nngp", "ntk")
 @pytest.mark.parametrize("function", [ntkgp.ntk, ntkgp.nngp, ntkgp.kernel_matrices])
 def test_the_exact_kernel_of_other_networks_is_refused_in_words(function):
     net = without_kernel(ntkgp.mlp(2, width=4))
@@ -176,6 +177,7 @@ def test_the_exact_kernel_of_other_networks_is_refused_in_words(function):
         function(net, np.ones((1, 2)))
 
 
+@pytest.mark.quick("1000", "10")
 @pytest.mark.parametrize("budget_rows", [4, 10, 1000])
 def test_empirical_ntk_equals_the_jacobian_product(budget_rows):
     net = ntkgp.mlp(2, 3, width=6)
@@ -193,6 +195,7 @@ def test_empirical_ntk_equals_the_jacobian_product(budget_rows):
     assert not np.allclose(by_prior, plain, rtol=0.1)
 
 
+@pytest.mark.quick("gradient-*", "prior-readout", "prior-body")
 @pytest.mark.parametrize("part", ["all", "body", "readout"])
 @pytest.mark.parametrize("metric", ["prior", "gradient"])
 def test_empirical_ntk_of_a_part_is_the_tangent_gram_of_that_part(part, metric):

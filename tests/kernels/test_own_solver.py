@@ -83,6 +83,7 @@ def test_it_is_a_solver_by_its_methods_alone():
     assert not isinstance(object(), Solver | Inverse)
 
 
+@pytest.mark.quick("ntkgp", "randomised-prior")
 @pytest.mark.parametrize("law", LAWS)
 def test_it_agrees_with_cholesky(law):
     assert max(differences(law, Eigen())) < 1e-9

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ntkgp
-from helpers import architectures, inputs_for, some_slow
+from helpers import architectures, inputs_for
 from ntkgp import LAWS, Cholesky, ConjugateGradients, Refined, condition
 from ntkgp.core import memory
 from ntkgp.core.storage import pack, unpack
@@ -31,7 +31,8 @@ def problem(net):
     return inputs_for(net, N), rng.normal(size=(N, 2)), inputs_for(net, 5, seed=1)
 
 
-@pytest.mark.parametrize("name", some_slow(["erf", "relu", "conv-flatten"], fast=["erf"]))
+@pytest.mark.quick("ntk-erf")
+@pytest.mark.parametrize("name", ["erf", "relu", "conv-flatten"])
 @pytest.mark.parametrize("which", ["nngp", "ntk"])
 def test_a_training_kernel_is_the_kernel_matrix_and_its_shift(name, which, monkeypatch):
     monkeypatch.setattr(
@@ -52,6 +53,7 @@ def test_a_training_kernel_is_the_kernel_matrix_and_its_shift(name, which, monke
     np.testing.assert_array_equal(room.diagonal(), np.diag(whole))
 
 
+@pytest.mark.quick("conjugate gradients-*", "refined-ntkgp")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("solver", ["refined", "conjugate gradients"])
 def test_laws_are_the_same_by_every_solver(solver, law):
@@ -174,7 +176,8 @@ def twice(noise_std, solver, n=30):
     return condition(net, x, y, noise_std=noise_std, solver=solver).predict(x[:3])
 
 
-@pytest.mark.parametrize("noise_std", some_slow([1e-8, 1e-6, 1e-4, 1e-2], fast=(1e-8, 1e-4)))
+@pytest.mark.quick("*-1e-08")
+@pytest.mark.parametrize("noise_std", [1e-8, 1e-6, 1e-4, 1e-2])
 @pytest.mark.parametrize("solver", [*SOLVERS, "refined, few steps"])
 def test_every_solver_answers_in_numbers_or_in_words(solver, noise_std):
     chosen = SOLVERS.get(solver, Refined(max_steps=3))

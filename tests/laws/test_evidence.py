@@ -69,6 +69,7 @@ def test_targets_without_variation_are_refused():
         best_noise_and_scale(KERNEL, np.zeros((60, 1)))
 
 
+@pytest.mark.slow
 def test_the_kernel_of_a_network_without_a_law_is_its_draws_mean():
     """A network known by its functions alone; its draws' Gram matrices average to Θ at width."""
     net = ntkgp.mlp(2, width=512)

@@ -16,7 +16,6 @@ from helpers import (
     inputs_for,
     mean_z,
     smallest_eigenvalue,
-    some_slow,
     without_kernel,
 )
 from ntkgp import LAWS, Law, condition
@@ -48,9 +47,10 @@ def table_1(net, law, x, y, t, noise_var):
     ].T
 
 
+@pytest.mark.quick("erf-*", "relu-*", "conv-pool-*")
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", some_slow(ARCHITECTURES, fast=("erf", "relu", "conv-pool")))
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_laws_equal_table_1(name, law, noise_std):
     net = ARCHITECTURES[name]
     x, y, t = problem(net, t=6)  # as many as x, so that one compiled program serves all blocks
@@ -67,6 +67,7 @@ def test_laws_equal_table_1(name, law, noise_std):
     assert predicted.noise_var == noise_std**2
 
 
+@pytest.mark.quick("relu-*", "erf-*", "conv-pool-*", "*residual-0.3")
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_proposition_2(name, noise_std):

@@ -329,6 +329,7 @@ def module_and_params(name):
     return function, params, lambda x: function(params, x)
 
 
+@pytest.mark.quick("function", "equinox")
 @pytest.mark.parametrize("name", ["linen", "nnx", "equinox", "function"])
 def test_a_trained_module_is_linearised_as_it_is(name, tmp_path):
     module, params, f = module_and_params(name)

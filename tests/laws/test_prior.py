@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import ntkgp
-from helpers import some_slow, without_kernel
+from helpers import without_kernel
 from ntkgp.kernels.gradients import _block_gradient, kernel_gradient
 from ntkgp.kernels.matrices import _block
 from ntkgp.laws.hyperparameters import PRIORS, Hyperparameters, LogNormal
@@ -55,8 +55,9 @@ def table(net, n=8):
     return rng.normal(size=(n, *net.input_shape)), rng.normal(size=(n, 2))
 
 
+@pytest.mark.quick("relu-marginal-likelihood", "flatten-leave-one-out")
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("name", some_slow(NETWORKS, fast=("relu", "erf", "flatten")))
+@pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_those_of_finite_differences(name, objective):
     """Of rows with different weights."""
     net = NETWORKS[name].scaled_by(RNG.uniform(0.5, 1.5, NETWORKS[name].input_shape[-1]))
@@ -94,6 +95,7 @@ def test_leave_one_out_leaves_each_row_out():
     assert OBJECTIVES["leave-one-out"](a, y).value == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.quick("erf", "relu")
 @pytest.mark.parametrize("name", ["erf", "relu", "without bias", "pooling"])
 def test_gradients_exist_at_equal_inputs_and_at_the_origin(name):
     net = NETWORKS[name]
@@ -165,6 +167,7 @@ def test_learned_scales_find_the_relevant_columns():
     assert error(learned.net, learned.noise_std) < 0.5 * fixed < wrong
 
 
+@pytest.mark.slow
 def test_noise_is_found_and_a_given_one_is_kept():
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, size=(150, 1))

@@ -33,6 +33,7 @@ def found_std(noise_std, x, **options):
     return 0.3 * np.sqrt(VaryingNoise().fitted(law, seed=0).relative_var(x))
 
 
+@pytest.mark.slow
 def test_noise_that_varies_is_found_and_constant_noise_is_left_alone():
     """log σ² of a straight line on n rows, each with variance 2: 3 standard errors at the ends.
 

@@ -96,6 +96,7 @@ def inputs(net, n=5):
 # What is found out.
 
 
+@pytest.mark.quick("equinox residual-expected1")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -187,6 +188,7 @@ def test_constants_stay_out_of_the_parameters_and_in_the_module():
     np.testing.assert_array_equal(normalised.module_params(theta)["layer"]["scale"], np.ones(8))
 
 
+@pytest.mark.quick("nnx normalised")
 @pytest.mark.parametrize("name", ["linen conv", "nnx normalised"])
 def test_tangent_gram_is_the_weighted_product_of_jacobians(name):
     net = NETWORKS[name]()
@@ -273,6 +275,7 @@ FAST = {
 """A tangent offset, a prior network, and a method that is linear in what it trains."""
 
 
+@pytest.mark.quick("ntkgp-param-linen conv")
 @pytest.mark.parametrize(
     ("method", "name"),
     [case if case in FAST else pytest.param(*case, marks=pytest.mark.slow) for case in CASES],

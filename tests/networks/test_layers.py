@@ -11,7 +11,7 @@ import pytest
 import ntkgp
 from helpers import (
     ACTIVATIONS,
-    MOST_ARCHITECTURES,
+    ARCHITECTURES_AND_PARAMETERISATIONS,
     architectures,
     as_users_run_it,
     assert_covariance,
@@ -20,7 +20,6 @@ from helpers import (
     draws,
     flat,
     inputs_for,
-    some_slow,
 )
 from ntkgp import LayeredNetwork
 from ntkgp.core.arrays import precision
@@ -92,8 +91,9 @@ ARCHITECTURES = list(architectures(8))
 WIDTH = 96
 
 
+@pytest.mark.quick("erf-standard", "conv-pool-standard")
 @pytest.mark.optimised
-@pytest.mark.parametrize(("name", "parameterization"), MOST_ARCHITECTURES)
+@pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_random_networks_have_the_nngp_kernel(name, parameterization):
     net = architectures(WIDTH, parameterization)[name]
     x = jnp.asarray(inputs_for(net, 4), jnp.float32)
@@ -103,8 +103,9 @@ def test_random_networks_have_the_nngp_kernel(name, parameterization):
     assert_not_covariance(outputs, expected.ntk)  # the control
 
 
+@pytest.mark.quick("erf-standard", "conv-pool-standard")
 @pytest.mark.optimised
-@pytest.mark.parametrize(("name", "parameterization"), MOST_ARCHITECTURES)
+@pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_random_networks_have_the_ntk_on_average(name, parameterization):
     """The mean of the empirical NTK over draws, up to its O(1/width) bias, is Θ."""
     net = architectures(WIDTH, parameterization)[name]
@@ -117,6 +118,7 @@ def test_random_networks_have_the_ntk_on_average(name, parameterization):
     assert not np.all(np.abs(empirical.mean(axis=0) - wrong) < 5 * std_error + bias)
 
 
+@pytest.mark.slow
 @pytest.mark.optimised
 def test_empirical_ntk_concentrates_as_width_grows():
     x = jnp.linspace(-1, 1, 4)[:, None]
@@ -263,7 +265,8 @@ def test_the_readout_is_what_the_network_says():
     assert last[-2:] == [True, True]
 
 
-@pytest.mark.parametrize("depth", some_slow([5, 7, 10], fast=[5]))
+@pytest.mark.quick("5")
+@pytest.mark.parametrize("depth", [5, 7, 10])
 def test_myrtle_has_its_depth_and_a_kernel(depth):
     net = ntkgp.myrtle((8, 8, 3), 10, depth=depth, channels=4)
     weights = [leaf for leaf in jax.tree.leaves(net.init(jax.random.key(0))) if leaf.ndim > 1]
@@ -324,7 +327,8 @@ def test_serial_of_layers_is_hashable_and_equal_by_value():
     assert Serial((Identity(),)) != Serial((GlobalAvgPool(),))
 
 
-@pytest.mark.parametrize("name", some_slow(ARCHITECTURES, fast=("residual", "conv-residual")))
+@pytest.mark.quick("residual")
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_tangent_gram_equals_the_jacobian_product(name):
     net = architectures(8, "standard")[name]
     cases = list(product(("all", "body", "readout"), ("prior", "gradient")))

@@ -94,6 +94,7 @@ WRONG = {  # each with one layer's kernel not that of the layer that is sampled
 }
 
 
+@pytest.mark.quick("vectors")
 @pytest.mark.optimised
 @pytest.mark.parametrize("name", NETWORKS)
 def test_random_networks_have_the_kernel_that_the_layers_state(name):
@@ -135,6 +136,7 @@ def test_the_empirical_ntk_counts_the_parameters_of_such_layers(name, metric):
     np.testing.assert_allclose(gram, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.quick("ntkgp-param")
 @pytest.mark.parametrize("method", ["ntkgp-param", "rp-fn"])
 def test_such_networks_are_trained(method):
     net = vectors(Cos())

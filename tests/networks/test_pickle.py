@@ -63,6 +63,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.quick("functions", "nnx")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_pickled_network_is_the_same_network(name):
     net = NETWORKS[name]()
@@ -81,6 +82,7 @@ def test_opening_a_pickle_does_not_repeat_the_warnings():
     assert pickle.loads(pickle.dumps(net)).prior_var() == net.prior_var()
 
 
+@pytest.mark.quick("equinox")
 @pytest.mark.parametrize(
     "make",
     [

@@ -169,6 +169,7 @@ def test_pinball_loss_is_least_at_the_true_quantile(q):
     assert mean_loss(other) > mean_loss(truth) + 0.05
 
 
+@pytest.mark.slow
 def test_interval_score_is_least_at_the_true_interval():
     def mean_score(low, high, level=0.9):
         return expected_score(

@@ -186,6 +186,7 @@ def test_words_from_data_are_escaped(tmp_path, capsys):
     assert "y &amp; z" in text
 
 
+@pytest.mark.slow
 def test_evaluate_knows_whole_number_classes_that_a_file_has_as_doubles(capsys, tmp_path):
     x = np.arange(60) % 10 + 0.5
     pq.write_table(pa.table({"x": x, "y": (x > 5).astype(int)}), tmp_path / "t.parquet")
@@ -207,6 +208,7 @@ def test_evaluate_refuses_impossible_numbers_of_rows(rows, folder, capsys):
     assert "--rows takes a number of at least 10, or all" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_row_numbers_are_left_out_before_and_after_the_refit(capsys, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.standard_normal(60)
