@@ -87,6 +87,34 @@ def test_temperature_stays_above_zero_where_no_row_is_wrong():
     assert np.max(probabilities) == pytest.approx(11 / 12, abs=1e-3)
 
 
+def test_a_temperature_that_is_expected_gives_way_to_many_rows_only():
+    logits, labels = logits_and_labels(1.0)
+    alone = best_temperature(logits, labels)
+    assert best_temperature(logits, labels, expected=3 * alone) == pytest.approx(alone, rel=0.1)
+    few = best_temperature(logits[:, :8], labels[:8], expected=3 * alone)
+
+    def negative_log_posterior(t):
+        entropy = log_loss(labels[:8], mean_probabilities(logits[:, :8], t), labels=range(4))
+        return 8 * entropy + (np.log(t / (3 * alone)) / 0.25) ** 2 / 2
+
+    bounds = (0.1 * alone, 10 * alone)
+    brute = optimize.minimize_scalar(negative_log_posterior, bounds=bounds, method="bounded").x
+    assert few == pytest.approx(brute, rel=1e-3)
+    assert 1.5 * alone < few < 3 * alone
+
+
+def test_members_take_the_temperature_of_their_law_where_no_rows_are_held_out():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    y = (x[:, 0] > 0).astype(int)
+    options = {"activation": "erf", "depth": 1, "random_state": 0}
+    law = ntkgp.GPClassifier(validation_samples=100, **options).fit(x, y)
+    model = ntkgp.EnsembleClassifier(
+        members=2, width=16, min_steps=20, validation_fraction=0, **options
+    ).fit(x, y)
+    assert model.kappa_ == pytest.approx(law.kappa_)
+    assert model.temperature_ == pytest.approx(law.temperature_)
+
+
 def test_mean_probabilities_average_the_softmax_not_the_logits():
     logits = np.array([[[4.0, 0.0]], [[-4.0, 0.0]]])
     by_hand = (special.softmax([4.0, 0.0]) + special.softmax([-4.0, 0.0])) / 2

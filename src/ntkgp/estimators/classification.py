@@ -120,6 +120,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         kappa: float,
         fit: Callable[[NDArray[Any]], Model],
         logits: Callable[[Model], NDArray[Any]],
+        expected: Callable[[float], float | None] = lambda kappa: None,
     ) -> Model:
         """The model of the best κ; sets `kappa_` and `temperature_`.
 
@@ -129,6 +130,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             kappa: κ, before the multiples to try.
             fit: a model of targets for the training rows.
             logits: its outputs at the rows that judge it, (k, rows, classes).
+            expected: T as it is believed to be before, given κ.
         """
         classes = len(self.classes_)
         best = best_of(
@@ -137,6 +139,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             lambda model, kappa: logits(model) + kappa * self.class_prior_,
             judged.labels,
             judged.weight,
+            expected,
         )
         self.kappa_, self.temperature_ = best.kappa, best.temperature
         return best.model

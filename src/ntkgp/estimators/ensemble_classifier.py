@@ -1,7 +1,7 @@
 """The ensemble as a classifier."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,18 @@ from ntkgp.core.storage import storable
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.trainers import Trainer
-from ntkgp.estimators.classification import Classifier
+from ntkgp.estimators.classification import Classifier, Labelled
 from ntkgp.estimators.ensembles import EnsembleEstimator, known_network
-from ntkgp.estimators.one_hot import second_moment
+from ntkgp.estimators.left_out import BLOCK_ROWS, JITTER, LEFT_OUT_ROWS
+from ntkgp.estimators.one_hot import draws, one_hot, second_moment
+from ntkgp.estimators.preparation import has_table_kernel
+from ntkgp.laws.exact import condition
 from ntkgp.laws.table import get_law
+from ntkgp.networks.protocol import Network
+from ntkgp.predictive.calibration import best_temperature
+
+LAW_SAMPLES = 100
+"""Draws of a law's outputs at a row that it leaves out."""
 
 
 @storable
@@ -26,9 +34,11 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
     scales of layers have the highest marginal likelihood on at most 400 rows. Labels that are often
     wrong get much noise, and no member repeats them.
 
-    A tenth of the rows, and at least 5, the same share of each class, is held out of training for T. With
-    validation_fraction 0, or fewer than 20 rows, none are: T is then set on the training rows, and the
-    probabilities are overconfident.
+    T is that of the exact law, which predicts each row from all others, corrected by a tenth of the rows,
+    and at least 5, the same share of each class, that are held out of training. With
+    validation_fraction 0, or fewer than 20 rows, none are, and T is the law's. Images, and methods that
+    follow no posterior, such as deep ensembles and RP, have the rows held out alone; without any, T is
+    set on the training rows, and the probabilities are overconfident.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
@@ -137,11 +147,42 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
                 lambda net, x: second_moment(net, method, x, self.seed_),
             )
         judged = held_out if len(held_out.x) else rows
+        expected = cache(partial(self._expected_temperature, net, rows, noise_std))
         train = partial(self._train, net, rows.x, noise_std=noise_std, sample_weight=rows.weight)
         self.ensemble_ = self._best_fit(
-            rows, judged, kappa, train, lambda ensemble: _outputs(ensemble, judged.x)
+            rows,
+            judged,
+            kappa,
+            train,
+            lambda ensemble: _outputs(ensemble, judged.x),
+            expected,
         )
+        if not len(held_out.x):
+            self.temperature_ = expected(self.kappa_) or self.temperature_
         return self
+
+    def _expected_temperature(
+        self, net: Network, rows: Labelled, noise_std: float, kappa: float
+    ) -> float | None:
+        """T of the posterior that members are draws of, whose rows it predicts from all others."""
+        law = get_law(get_method(self.method).law)
+        if not (law.is_posterior and has_table_kernel(net)):
+            return None
+        few = np.random.default_rng(self.seed_).permutation(len(rows.x))[:BLOCK_ROWS]
+        some, shift = rows.take(few), kappa * self.class_prior_
+        targets = one_hot(some.labels, len(self.classes_), kappa) - shift
+        conditioned = condition(
+            net,
+            some.x,
+            targets,
+            law=law,
+            noise_std=noise_std,
+            sample_weight=some.weight,
+            jitter=JITTER,
+        )
+        judged = np.arange(min(len(few), LEFT_OUT_ROWS))
+        logits = draws(conditioned.left_out(judged), LAW_SAMPLES, self.seed_) + shift
+        return best_temperature(logits, some.labels[judged], some.take(judged).weight)
 
     def _logits(self, x: NDArray[Any]) -> NDArray[Any]:
         return _outputs(self.ensemble_, x)

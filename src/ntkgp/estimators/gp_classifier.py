@@ -7,18 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.arrays import check_counts
-from ntkgp.core.memory import require
 from ntkgp.core.storage import storable
 from ntkgp.estimators.classification import Classifier
 from ntkgp.estimators.left_out import LEFT_OUT_ROWS
-from ntkgp.estimators.one_hot import second_moment_of_law
+from ntkgp.estimators.one_hot import draws, second_moment_of_law
 from ntkgp.estimators.preparation import HELD_OUT
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
-from ntkgp.predictive.distributions import Normal
 
 MOST_SAMPLES = 1_000_000
 """That a file may ask for."""
@@ -121,27 +119,10 @@ class GPClassifier(Classifier):
 
         def logits(law: ExactLaw) -> NDArray[Any]:
             normal = law.left_out(drawn) if leaves_out else law.predict(judged.x)
-            return self._sampled(normal, self.validation_samples)
+            return draws(normal, self.validation_samples, self.seed_)
 
         self.law_ = self._best_fit(rows, judged, kappa, conditioned, logits)
         return self
-
-    def _sampled(self, normal: Normal, n_samples: int) -> NDArray[Any]:
-        """z of each row, (n_samples, n, classes).
-
-        All rows share one draw of the normals: their marginals are right, which is all that class
-        probabilities need, and a row's prediction does not depend on its neighbours.
-        """
-        check_counts(samples=n_samples)
-        require(
-            2 * 8 * n_samples * normal.mean.size,
-            f"{n_samples:,} samples of {len(normal.mean):,} rows",
-            "Take fewer samples, or predict fewer rows at once.",
-        )
-        shape = (-(-n_samples // 2), 1, len(self.classes_))
-        half = np.random.default_rng([self.seed_, 1]).standard_normal(shape)
-        pairs = np.concatenate([half, -half])  # so that no class is favoured
-        return normal.mean + np.sqrt(normal.epistemic_var) * pairs[:n_samples]
 
     def fitted_network(self) -> Network:
         return self.law_.net
@@ -157,4 +138,4 @@ class GPClassifier(Classifier):
         return self.law_.y.shape[1]
 
     def _logits(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._sampled(self.law_.predict(x), self.samples)
+        return draws(self.law_.predict(x), self.samples, self.seed_)

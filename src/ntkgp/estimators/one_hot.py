@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from ntkgp.core.arrays import check_counts
+from ntkgp.core.memory import require
 from ntkgp.ensembles.member import Baselearner, member_keys
 from ntkgp.ensembles.methods import METHODS, Method
 from ntkgp.kernels.matrices import kernel_matrix
@@ -23,6 +25,7 @@ from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_temperature, mean_probabilities
+from ntkgp.predictive.distributions import Normal
 
 Model = TypeVar("Model")
 _DRAWS, _ROWS = 16, 256
@@ -76,6 +79,24 @@ def contrasts(labels: NDArray[Any], frequencies: NDArray[Any]) -> NDArray[np.flo
     return np.asarray(centred @ linalg.helmert(len(frequencies)).T)
 
 
+def draws(normal: Normal, n_samples: int, seed: int) -> NDArray[Any]:
+    """z of each row, (n_samples, n, classes).
+
+    All rows share one draw of the normals: their marginals are right, which is all that class
+    probabilities need, and a row's prediction does not depend on its neighbours.
+    """
+    check_counts(samples=n_samples)
+    require(
+        2 * 8 * n_samples * normal.mean.size,
+        f"{n_samples:,} samples of {len(normal.mean):,} rows",
+        "Take fewer samples, or predict fewer rows at once.",
+    )
+    shape = (-(-n_samples // 2), 1, normal.mean.shape[1])
+    half = np.random.default_rng([seed, 1]).standard_normal(shape)
+    pairs = np.concatenate([half, -half])  # so that no class is favoured
+    return np.asarray(normal.mean + np.sqrt(normal.epistemic_var) * pairs[:n_samples])
+
+
 class Merit(NamedTuple):
     """How good class probabilities are: accuracy first, then likelihood."""
 
@@ -94,10 +115,13 @@ class Calibrated(NamedTuple, Generic[Model]):
 
 
 def calibrated(
-    logits: NDArray[Any], labels: NDArray[Any], sample_weight: NDArray[Any] | None = None
+    logits: NDArray[Any],
+    labels: NDArray[Any],
+    sample_weight: NDArray[Any] | None = None,
+    expected: float | None = None,
 ) -> tuple[float, Merit]:
     """The temperature for held-out logits (k, n, classes), and how good the model is with it."""
-    temperature = best_temperature(logits, labels, sample_weight)
+    temperature = best_temperature(logits, labels, sample_weight, expected)
     probabilities = mean_probabilities(logits, temperature)
     true = probabilities[np.arange(len(labels)), labels]
     right = np.argmax(probabilities, axis=1) == labels
@@ -114,6 +138,7 @@ def best_of(
     logits: Callable[[Model, float], NDArray[Any]],
     labels: NDArray[Any],
     sample_weight: NDArray[Any] | None = None,
+    expected: Callable[[float], float | None] = lambda kappa: None,
 ) -> Calibrated[Model]:
     """The model of the κ that does best on rows held out.
 
@@ -123,10 +148,13 @@ def best_of(
         logits: its z of each member or sample on the rows held out, given κ too, (k, rows, classes).
         labels: of these rows, from 0.
         sample_weight: of these rows.
+        expected: the temperature that is believed in before, given κ; None for no belief.
     """
     trials = []
     for kappa in kappas:
         model = train(kappa)
-        temperature, merit = calibrated(logits(model, kappa), labels, sample_weight)
+        temperature, merit = calibrated(
+            logits(model, kappa), labels, sample_weight, expected(kappa)
+        )
         trials.append(Calibrated(merit, kappa, temperature, model))
     return max(trials, key=lambda trial: trial.merit)

@@ -11,6 +11,8 @@ from ntkgp.predictive.distributions import Mixture, Normal
 
 NOISE_SPREAD = 0.25
 """How far, in logarithms, the noise of predictions is believed to be from that of training."""
+TEMPERATURE_SPREAD = 0.25
+"""How far, in logarithms, the temperature of members is believed to be from that of their law."""
 
 
 def member_probabilities(logits: NDArray[Any], temperature: float) -> NDArray[Any]:
@@ -24,7 +26,10 @@ def mean_probabilities(logits: NDArray[Any], temperature: float) -> NDArray[Any]
 
 
 def best_temperature(
-    logits: NDArray[Any], labels: NDArray[Any], sample_weight: NDArray[Any] | None = None
+    logits: NDArray[Any],
+    labels: NDArray[Any],
+    sample_weight: NDArray[Any] | None = None,
+    expected: float | None = None,
 ) -> float:
     """T that minimises the cross-entropy of the mean probabilities on held-out data (Section 3.5).
 
@@ -32,21 +37,32 @@ def best_temperature(
         logits: (k, n, classes), of each member, or sample of a law.
         labels: (n,), from 0.
         sample_weight: (n,), of the rows; None if all count alike.
+        expected: T as it is believed to be before, if it is: log T is normal around its logarithm, with
+            standard deviation `TEMPERATURE_SPREAD`.
 
-    Labels are smoothed in the manner of Platt (1999), (n + 1)/(n + 2) for the true class and the rest
-    shared by the others: a handful of rows without a mistake must not make T zero. With many
-    rows it has no effect. The search spans four decades either side of the logits' own size, and
-    starts from a grid, because the cross-entropy of a mixture need not have one minimum.
+    A handful of rows without a mistake must not make T zero. Where nothing is expected of T, labels are
+    smoothed in the manner of Platt (1999), (n + 1)/(n + 2) for the true class and the rest shared by
+    the others. With many rows neither has an effect. The search spans four decades either side of the
+    logits' own size, or of what is expected, and starts from a grid, because the cross-entropy of a
+    mixture need not have one minimum.
     """
-    size = float(np.std(logits)) or 1.0
+    size = expected or float(np.std(logits)) or 1.0
     n, n_classes = logits.shape[1:]
-    true = np.eye(n_classes)[labels]
-    smoothed = (true * (n + 1) + (1 - true) / (n_classes - 1)) / (n + 2)
+    targets = np.eye(n_classes)[labels]
+    if expected is None:
+        targets = (targets * (n + 1) + (1 - targets) / (n_classes - 1)) / (n + 2)
 
     def cross_entropy(log_temperature: float) -> float:
         probabilities = mean_probabilities(logits, size * 10**log_temperature)
         logs = np.log(np.maximum(probabilities, np.finfo(float).tiny))
-        return -float(np.average(np.sum(smoothed * logs, axis=1), weights=sample_weight))
+        believed = (
+            0.0
+            if expected is None
+            else (log_temperature * np.log(10) / TEMPERATURE_SPREAD) ** 2 / 2
+        )
+        return believed / n - float(
+            np.average(np.sum(targets * logs, axis=1), weights=sample_weight)
+        )
 
     return float(size * 10 ** minimise(cross_entropy, -4.0, 4.0))
 
