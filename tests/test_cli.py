@@ -112,6 +112,7 @@ def test_another_configuration_does_not_overwrite_results(small_run, capsys):
     assert "another configuration" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_report_draws_again_without_training(small_run, capsys, monkeypatch):
     monkeypatch.setattr(toy, "fit", None)
     assert main(["report", str(small_run / "toy.json")]) == 0

@@ -20,6 +20,7 @@ def run(folder, code=CODE, **variables):
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_programs_are_kept_by_default_even_if_jax_has_compiled_before(tmp_path):
     before = "import jax; jax.jit(lambda x: x + 1)(1.0);"
     names = run(tmp_path, before + CODE)

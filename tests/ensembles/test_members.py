@@ -46,7 +46,7 @@ def correlation_z(a, b):
     return np.max(np.abs(moment) / std_error)
 
 
-@pytest.mark.quick("erf-standard", "conv-pool-standard")
+@pytest.mark.quick("erf-standard")
 @pytest.mark.optimised
 @pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_proposition_1(name, parameterization):

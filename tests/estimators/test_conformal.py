@@ -396,6 +396,7 @@ def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     np.testing.assert_allclose(again.scores_, model.scores_)
 
 
+@pytest.mark.slow
 def test_a_default_estimator_is_the_default_after_loading(tmp_path):
     model = clone(MODELS["two targets"][0]).fit(X, TWO)
     model.estimator = None

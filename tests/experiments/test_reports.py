@@ -32,6 +32,7 @@ def files(folder):
 DRAWN = {"toy.png", "toy.svg", "toy-sizes.png", "toy-sizes.svg", "report.html"}
 
 
+@pytest.mark.slow
 def test_a_folder_means_the_results_files_directly_in_it(tmp_path, capsys):
     toy(tmp_path / "toy.json")
     (tmp_path / "below").mkdir()
@@ -45,6 +46,7 @@ def test_a_folder_means_the_results_files_directly_in_it(tmp_path, capsys):
     assert "speed.json is not a results file of ntkgp: it needs the entries" in printed
 
 
+@pytest.mark.slow
 def test_results_are_known_by_what_is_in_them(tmp_path, capsys):
     toy(tmp_path / "of last week")
     assert main(["report", str(tmp_path)]) == 0

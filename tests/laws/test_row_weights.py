@@ -24,6 +24,7 @@ def repeated(values):
     return np.repeat(values, COUNTS, axis=0)
 
 
+@pytest.mark.quick("ntkgp-*")
 @pytest.mark.parametrize(
     ("solver", "rtol"),
     [

@@ -244,6 +244,7 @@ def test_an_adapted_native_network_is_the_native_network():
     assert np.abs(other - ours).max() > 1e-2  # the control: other members are not as close
 
 
+@pytest.mark.slow
 def test_proposition_1_for_a_flax_network():
     """Cov(f₀ + δ) is the mean empirical NTK, at any width; it is Gaussian in the limit."""
     module = nn.Sequential([nn.Dense(128), jnp.tanh, nn.Dense(1)])
