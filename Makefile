@@ -31,7 +31,7 @@ figures: $(VENV)/.report
 	$(BIN)/ntkgp reproduce widths --preset paper --out runs/widths
 
 test-slow: $(VENV)/.test
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -m slow --ignore tests/test_ray.py
 
 # Members on two nodes of a Ray cluster on this machine, a killed worker and a killed node among them.
 test-ray: $(VENV)/.test
