@@ -212,7 +212,7 @@ def test_the_demo_has_enough_repeats_for_verdicts_and_says_what_they_mean():
     contents = results.load(kept)
     marks = [{"method": method} for method in config.methods]  # the same ensembles
     section = EXPERIMENTS["toy"].report(results.wanted(contents | {"marks": marks}))
-    assert [claim.verdict for claim in section.claims] == ["holds"] * 5
+    assert [claim.verdict.word for claim in section.claims] == ["holds"] * 5
     assert "Deep ensemble: its law has σ = 0" in section.text
     assert "as unsure as the posterior" in section.drawings[0].shows
 

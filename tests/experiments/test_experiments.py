@@ -472,7 +472,7 @@ def test_laws_agree_with_simulated_members_and_are_ordered(tmp_path):
     config = laws.LawsConfig(networks=("erf-2",), train_points=10, test_points=8)
     contents = run_quietly("laws", config, tmp_path)
     section = EXPERIMENTS["laws"].report(contents)
-    assert [claim.verdict for claim in section.claims] == ["holds"] * 4
+    assert [claim.verdict.word for claim in section.claims] == ["holds"] * 4
 
 
 @pytest.mark.slow
@@ -494,8 +494,8 @@ def test_costs_find_the_parameter_sets_of_table_2(tmp_path):
     contents = run_quietly("costs", config, tmp_path)
     section = EXPERIMENTS["costs"].report(contents)
     time, passes, depth, sets = section.claims
-    assert time.verdict == "undecided"  # of a single turn
-    assert [claim.verdict for claim in (passes, depth, sets)] == ["holds"] * 3
+    assert time.verdict.word == "undecided"  # of a single turn
+    assert [claim.verdict.word for claim in (passes, depth, sets)] == ["holds"] * 3
     assert "RP-param 2/1" in sets.measured
     operations = {
         method: cost["forward_operations"]
@@ -534,14 +534,14 @@ def test_claims_about_costs_hold_on_the_paper_s_numbers_and_not_on_the_opposite(
         costs_report.parameter_sets,
     )
     paper, opposite = made_up_costs(1.02, 50, 3), made_up_costs(2.0, 80, 2)
-    assert [make(paper).verdict for make in makers] == ["holds"] * 4
-    assert [make(opposite).verdict for make in makers] == [
+    assert [make(paper).verdict.word for make in makers] == ["holds"] * 4
+    assert [make(opposite).verdict.word for make in makers] == [
         "does not hold",
         "holds",  # four passes are still of that order
         "does not hold",
         "does not hold",
     ]
-    assert costs_report.three_passes(made_up_costs(4.0, 50, 3)).verdict == "does not hold"
+    assert costs_report.three_passes(made_up_costs(4.0, 50, 3)).verdict.word == "does not hold"
 
 
 # Everything
@@ -632,12 +632,31 @@ def test_bad_settings_get_a_clear_error(tmp_path, capsys, arguments, words):
 
 def test_verdicts_follow_from_intervals():
     gap = difference({0: 1.0, 1: 1.1, 2: 0.9}, {0: 0.0, 1: 0.1, 2: 0.0})
-    assert claims.above(gap) == "holds"
-    assert claims.below(gap) == "does not hold"
-    assert claims.below(difference({0: 1.0}, {0: 0.0})) == "undecided"
-    assert claims.above(difference({0: 1.0, 1: 1.0}, {2: 0.0})) == "undecided"
-    assert claims.between(interval([1.0, 2.0]), 0.0, 3.0) == "undecided"
-    assert claims.above(interval([1.0, float("nan")])) == "undecided"
+    assert claims.above(gap).word == "holds"
+    assert claims.below(gap).word == "does not hold"
+    assert claims.below(difference({0: 1.0}, {0: 0.0})).word == "undecided"
+    assert claims.above(difference({0: 1.0, 1: 1.0}, {2: 0.0})).word == "undecided"
+    assert claims.between(interval([1.0, 2.0]), 0.0, 3.0).word == "undecided"
+    assert claims.above(interval([1.0, float("nan")])).word == "undecided"
+
+
+def test_an_undecided_claim_says_how_many_repeats_would_decide_it():
+    """By simulation: with that many repeats of the same mean and variance it is about to be decided."""
+    values = np.random.default_rng(0).normal(0.3, 1.0, 20)
+    seen = interval(values)
+    verdict = claims.above(seen)
+    assert verdict.word == "undecided"
+    like = (values - seen.mean) / np.std(values, ddof=1)
+
+    def of(n):
+        many = np.resize(like, n)
+        many = (many - many.mean()) / np.std(many, ddof=1)
+        return interval(seen.mean + np.std(values, ddof=1) * many)
+
+    assert claims.above(of(verdict.repeats)).word == "holds"
+    assert claims.above(of(verdict.repeats - 1)).word == "undecided"
+    assert claims.above(interval([1.0])).repeats is None
+    assert f"about {verdict.repeats} repeats would tell" in str(verdict)
 
 
 def made_up_images(errors, at_confidence, entropy_bins, law=None):
@@ -667,7 +686,7 @@ def made_up_images(errors, at_confidence, entropy_bins, law=None):
 
 
 def verdicts(judge, contents):
-    return [claim.verdict for claim in judge(contents)]
+    return [claim.verdict.word for claim in judge(contents)]
 
 
 def judged(makers):
@@ -783,7 +802,7 @@ def test_the_claim_about_few_members_is_about_their_means(ours, theirs, verdict)
     contents = made_up_toy(dict.fromkeys(shifts, 0.01), shifts, nngp_std=0.4)
     for run in contents["runs"]:
         run["outputs"] = (np.array(run["outputs"]) * 0.01 + shifts[run["method"]]).tolist()
-    assert toy_claims.small_means(contents, 5).verdict == verdict
+    assert toy_claims.small_means(contents, 5).verdict.word == verdict
 
 
 @pytest.mark.parametrize(("wide", "verdict"), [(1.0, "holds"), (9.0, "does not hold")])
@@ -795,7 +814,7 @@ def test_the_claim_about_widths_follows_from_the_errors(wide, verdict):
         }
     }
     (claim,) = widths.claims(measured)
-    assert claim.verdict == verdict
+    assert claim.verdict.word == verdict
     assert widths.claims({"ntkgp-param": {64: measured["ntkgp-param"][64]}}) == []
 
 
@@ -806,7 +825,7 @@ def test_reports_take_the_records_of_the_last_configuration_alone():
 
 
 def test_a_page_shows_what_it_is_given_as_text(tmp_path):
-    claim = claims.Claim("<where>", "<says>", "<measured>", "holds")
+    claim = claims.Claim("<where>", "<says>", "<measured>", claims.HOLDS)
     section = Section("<b>text</b>", claims=[claim])
     part = Part(
         "<title>", "own.json", "own", section, ["<reading>"], ["<departure>"], ["<version>"]

@@ -227,7 +227,7 @@ def _write_report(paths: Sequence[Path], out: Path, talk: Talk, notes: Sequence[
             {
                 "title": part.title,
                 "results": part.source,
-                "claims": [claim._asdict() for claim in part.section.claims],
+                "claims": [claim.facts() for claim in part.section.claims],
                 "figures": [f"{stem}.png" for stem, _ in part.figures(out)],
             }
             for part in parts

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from ntkgp.core.files import replacing
-from ntkgp.report.claims import Claim
+from ntkgp.report.claims import Claim, Verdict
 from ntkgp.report.document import contents, document, heading, picture, text, word_table
 from ntkgp.report.figures import save_figure
 from ntkgp.report.section import Section
@@ -69,10 +69,10 @@ def write_page(title: str, parts: Sequence[Part], out: Path, notes: Sequence[str
 def _count(claims: Sequence[Claim]) -> str:
     """How many claims have each verdict.
 
-    >>> _count([Claim("Figure 1", "a", "b", "holds"), Claim("Figure 2", "a", "b", "undecided")])
+    >>> _count([Claim("1", "a", "b", Verdict("holds")), Claim("2", "a", "b", Verdict("undecided"))])
     '1 held, 0 did not hold, 1 undecided'
     """
-    counts = Counter(claim.verdict for claim in claims)
+    counts = Counter(claim.verdict.word for claim in claims)
     return (
         f"{counts['holds']} held, {counts['does not hold']} did not hold, "
         f"{counts['undecided']} undecided"
@@ -87,12 +87,18 @@ def _claims(parts: Sequence[Part]) -> str:
                 f"{escape(part.title)}<br><small>{escape(claim.where)}; {escape(part.source)}</small>",
                 escape(claim.says),
                 escape(claim.measured),
-                f'<span class="verdict {claim.verdict.replace(" ", "-")}">{claim.verdict}</span>',
+                _verdict(claim.verdict),
             )
             for part in parts
             for claim in part.section.claims
         ],
     )
+
+
+def _verdict(verdict: Verdict) -> str:
+    word, _, remark = str(verdict).partition(": ")
+    small = f"<br><small>{remark}</small>" if remark else ""
+    return f'<span class="verdict {word.replace(" ", "-")}">{word}</span>{small}'
 
 
 def _section(part: Part, anchor: str) -> str:

@@ -31,8 +31,11 @@ class Section:
 
     def lines(self) -> list[str]:
         """Tables and verdicts, for a terminal."""
-        judged = [
-            f"{claim.verdict.upper():13}  {claim.where}: {claim.says}\n{'':15}{claim.measured}"
-            for claim in self.claims
-        ]
+        judged = [_judged(claim) for claim in self.claims]
         return [self.text, "", *judged, ""]
+
+
+def _judged(claim: Claim) -> str:
+    word, _, remark = str(claim.verdict).partition(": ")
+    told = f"\n{'':15}({remark})" if remark else ""
+    return f"{word.upper():13}  {claim.where}: {claim.says}\n{'':15}{claim.measured}{told}"

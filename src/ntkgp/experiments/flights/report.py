@@ -6,7 +6,7 @@ import numpy as np
 
 from ntkgp.experiments.compared import NTKGP, failures, methods_of, runs_of
 from ntkgp.experiments.results import Record, Results
-from ntkgp.report.claims import Claim, above, all_of, below
+from ntkgp.report.claims import HOLDS, Claim, above, all_of, below
 from ntkgp.report.figures import draw_band, legend_of_bands, subplots
 from ntkgp.report.intervals import MEANING, Interval, Scores, difference, interval
 from ntkgp.report.looks import by_method, look
@@ -175,7 +175,7 @@ def precise(results: Results) -> Claim:
     gaps = {(a, b): [gap(a, b, threshold) for threshold in usable] for a, b in pairs}
     values = ", ".join(
         f"{look(a).title} against {look(b).title} at {sum(one.mean < 0 for one in own)}, beyond chance at "
-        f"{[below(one) for one in own].count('holds')}"
+        f"{[below(one) for one in own].count(HOLDS)}"
         for (a, b), own in gaps.items()
     )
     return Claim(

@@ -25,10 +25,12 @@ def run(arguments: argparse.Namespace) -> int:
     talk.say(f"trains on {len(train):,} rows; {len(parts.held_out):,} are held out, {parts.how}.")
     talk.record(trained_on=len(train), held_out=len(parts.held_out), how=parts.how)
     scored: dict[str, Scored] = {}
+    features = None
     rows = data.table.take(parts.held_out)
     for name in arguments.method or COMPARED:
         started = perf_counter()
-        model = fitted(_choice(name, arguments), data, train, talk)
+        model = fitted(_choice(name, arguments), data, train, talk, features)
+        features = model.features_
         own = score_model(model, rows, data.y[parts.held_out])
         scored[name] = own._replace(values=own.values | {"seconds": perf_counter() - started})
     ours = list(scored)

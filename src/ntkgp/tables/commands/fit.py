@@ -87,9 +87,9 @@ def fitted(
     talk: Talk,
     features: TableFeatures | None = None,
 ) -> TableModel:
-    """The model, fitted to these rows; what became of the columns is said.
+    """The model, fitted to these rows.
 
-    Columns are read as features say; without them, as the rows teach.
+    Columns are read as features say; without them as the rows teach, and what became of them is said.
     """
     model: Any = choice.model(data.task, len(rows), data.row_numbers)
     with talk.timed(f"fits {choice.title} to {len(rows):,} rows", "fit_seconds"):
@@ -97,7 +97,7 @@ def fitted(
         table = table.append_column(data.name, data.target.take(rows))
         model.fit(table, data.name, features=features)
     model.estimator_.set_params(verbose=False)  # of the fit alone
-    for column in model.features_.dropped:
+    for column in () if features else model.features_.dropped:
         talk.say(f"  column {column.name!r} is left out: {column.why}.")
     talk.record(
         columns={column.name: column.words() for column in model.features_.columns},
