@@ -73,7 +73,7 @@ def pytest_runtest_setup(item):
     Most estimators in tests and documents are there to be fitted, saved, refused; a short search for
     their prior does. Tests marked `learns` are about what they find.
     """
-    from ntkgp.estimators import ensembles, preparation
+    from ntkgp.estimators import cross_fitted, ensembles, preparation
 
     runs_long = item.get_closest_marker("optimised") or item.get_closest_marker("slow")
     jax.config.update("jax_disable_most_optimizations", not runs_long)
@@ -81,6 +81,7 @@ def pytest_runtest_setup(item):
     preparation.PRIOR_STEPS = 40 if learns else 5
     preparation.AUTO_ACTIVATIONS = ("relu", "erf") if learns else ("erf",)
     ensembles.MOST_STEPS = 50 if learns else 3
+    cross_fitted.MOST_ROWS = 400 if learns else 0
 
 
 def pytest_runtest_teardown(item):

@@ -19,6 +19,7 @@ SHARED = {"common", "pytorch"}
 """What benchmarks import."""
 RATIOS = {
     "conformal": "width / own",
+    "coverage": "in 90 %",
     "after_training": "seconds",
     "exact_mnist": "their ratio",
     "first_fit": "first / again",
@@ -43,7 +44,6 @@ OTHERS = {"tables"}
 """Benchmarks that have a test of their own."""
 AGAINST_PYTORCH = ("mlp_training", "myrtle")
 ALL_BUT_PYTORCH = sorted(RATIOS.keys() - set(AGAINST_PYTORCH))
-SLOW = {"first_fit", "growth", "after_training", "noise"}
 ALONE = ("mlp_training",)
 """These ask for devices, which JAX grants before it starts only."""
 
@@ -110,7 +110,7 @@ def test_make_bench_runs_benchmarks():
     assert set(listed.split()) <= RATIOS.keys()
 
 
-@pytest.mark.quick("kernel", "exact_mnist", "prediction")
+@pytest.mark.quick("coverage", "kernel", "exact_mnist", "prediction")
 @pytest.mark.parametrize(
     "name",
     ALL_BUT_PYTORCH,

@@ -15,7 +15,14 @@ from sklearn.utils.estimator_checks import check_estimator
 import ntkgp
 from helpers import without_kernel
 from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegressor
-from ntkgp.estimators import ensemble_regressor, gp_regressor, left_out, pilots, preparation
+from ntkgp.estimators import (
+    cross_fitted,
+    ensemble_regressor,
+    gp_regressor,
+    left_out,
+    pilots,
+    preparation,
+)
 from ntkgp.estimators.preparation import holdout
 from ntkgp.networks.layers import Conv, Dense, GlobalAvgPool, Relu
 
@@ -174,7 +181,8 @@ def test_samples_have_the_predicted_moments(regressor):
 
 
 @pytest.mark.learns
-def test_the_exact_regressor_is_the_law_in_other_units():
+def test_the_exact_regressor_is_the_law_in_other_units(monkeypatch):
+    monkeypatch.setattr(cross_fitted, "MOST_ROWS", 0)  # or standard deviations may grow
     model = GPRegressor(activation="erf", random_state=0).fit(X, Y)
     x = (X - X.mean(axis=0)) / X.std(axis=0)
     y = (Y - Y.mean()) / Y.std()

@@ -54,7 +54,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     posterior of the scales.
 
     Rows that are not trained on check the noise. Up to 1,000 rows, the exact posterior of infinite width
-    predicts each from all others, so that members train on all. With more rows, for methods that
+    predicts each from all others, so that members train on all. Between 30 and 400 rows, priors learned
+    without a third of them say how much too sure the learned prior is. With more rows, for methods that
     follow no posterior, and for learned noise, a tenth of the rows, and at least 5, is held out; from
     fewer than 20 none are. If
     members train on more than 1,000, a few first try whether less noise in training suits the rows held
@@ -101,8 +102,9 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             each target; None where the network learns it. Of a row of weight 1 where rows differ.
         row_noise_: how noise differs from row to row; None if it does not.
         stretch_: the factor, at least 1, by which members' deviations from their mean grow: the law was
-            too sure of rows left out in blocks. It is the scale of the prior, set after training:
-            members that train with a larger one would fit worse.
+            too sure of rows left out in blocks, or priors learned without a third of the rows were
+            too sure of it. It is the scale of the prior, set after training: members that train with a
+            larger one would fit worse.
         y_scaler_: the affine map between the network's units and those of y. A unit of the network
             is the scale at which its prior suits the targets best.
         prior_: the `LearnedPrior`, on standardised data: `prior_.net.input_scale` says how much each
@@ -287,13 +289,17 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         law = get_law(get_method(self.method).law)
         learn = bool(self.learn_prior) and self._noise.constant
         options: dict[str, Any] = {"learn": learn, "progress": bool(self.verbose)}
-        net, noise_std = self._choose(nets, *rows, law=law, **options)
+        choice = self._choose(nets, *rows, law=law, **options)
+        net, noise_std = choice.net, choice.noise_std
         noise_stds = np.full(rows.y.shape[1], noise_std)
         self.stretch_, self.row_noise_ = 1.0, None
         if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
             self.y_scaler_ = Scaler.of("y", rows.y, sample_weight=rows.weight)
         elif self._can_check(net, rows.y):
             noise_std, noise_stds = self._checked(require_layers(net), noise_std, rows, check_noise)
+            if self._row_noise is None and check_noise:
+                factor = self._overconfidence(choice, *rows, law=law, **options)
+                self.stretch_, noise_stds = factor * self.stretch_, factor * noise_stds
         self.noise_std_ = noise_stds * self.y_scaler_.std if self._noise.constant else None
         targets = self.y_scaler_.apply("y", rows.y)
         self.uncertain_prior_ = self._uncertain_prior(net, noise_std, rows._replace(y=targets), law)

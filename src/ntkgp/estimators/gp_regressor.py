@@ -30,7 +30,8 @@ class GPRegressor(Regressor):
     are those of highest marginal likelihood, on at most 400 rows. Rows left out then check it: each of up
     to 500 rows is predicted from all others, and the noise of predictions makes them most likely. Thirds
     of the order of each column are predicted from the other two, and if the law was too sure of them, its
-    function's scale grows.
+    function's scale grows. Between 30 and 400 rows, thirds drawn at random are predicted by priors learned
+    without them, and if these were too sure, all standard deviations grow.
 
     Args:
         law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
@@ -115,10 +116,10 @@ class GPRegressor(Regressor):
             "restarts": self.n_restarts_optimizer,
             "progress": bool(self.verbose),
         }
-        net, noise_std = self._choose(nets, x, targets, weight, law=law, **options)
+        choice = self._choose(nets, x, targets, weight, law=law, **options)
         conditioned = partial(
             condition,
-            net,
+            choice.net,
             x,
             self.y_scaler_.apply("y", targets),
             law=self.law,
@@ -129,12 +130,16 @@ class GPRegressor(Regressor):
         )
         if self.noise_std is None and law.is_posterior:
             more = len(x) > PRIOR_ROWS
-            found = checked(conditioned, noise_std, self.seed_, more, self.noise)
+            found = checked(conditioned, choice.noise_std, self.seed_, more, self.noise)
+            if self.noise is None:
+                found = found.stretched(
+                    self._overconfidence(choice, x, targets, weight, law=law, **options)
+                )
             self.law_, noise_stds, stretch, self.row_noise_ = found
             self.y_scaler_ = self.y_scaler_.stretched(stretch)
         else:
-            self.law_ = conditioned(noise_std=noise_std)
-            noise_stds = np.full(targets.shape[1], noise_std)
+            self.law_ = conditioned(noise_std=choice.noise_std)
+            noise_stds = np.full(targets.shape[1], choice.noise_std)
         self.noise_std_ = noise_stds * self.y_scaler_.std
         return self
 

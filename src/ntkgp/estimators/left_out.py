@@ -42,6 +42,10 @@ class Checked(NamedTuple):
     row_noise: FittedRowNoise | None = None
     """How noise differs from row to row, if it was asked and does."""
 
+    def stretched(self, factor: float) -> "Checked":
+        """The same means, with standard deviations so many times as large."""
+        return self._replace(law=self.law.stretched(factor), stretch=factor * self.stretch)
+
 
 def checked(
     conditioned: Callable[..., ExactLaw],

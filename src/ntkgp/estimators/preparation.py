@@ -74,6 +74,8 @@ def candidates(
 class Choice(NamedTuple):
     """A network whose prior suits the data, in units in which it suits them best."""
 
+    candidate: Network
+    """The network with whose scales the search began."""
     net: Network
     noise_std: float
     """σ, in the network's units."""
@@ -103,7 +105,7 @@ def choose(
     learned; of all networks if `learn` is False.
     """
     if not np.any(y):  # constant targets: next to no noise, next to no scale
-        return Choice(nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0)
+        return Choice(nets[0], nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0)
     choices = [
         _learned(net, x, y, law, seed, noise_std, options | {"sample_weight": sample_weight})
         if has_table_kernel(net) and learn
@@ -131,6 +133,7 @@ def _learned(
     learned = fit_prior(net, x, y, law=law, noise_std=noise_std, seed=seed, **settings)
     scale = float(learned.net.last.w_std / net.last.w_std)
     return Choice(
+        net,
         learned.net.with_output_scale(1 / scale),
         learned.noise_std / scale,
         scale,
@@ -155,7 +158,7 @@ def _scaled(
     root = np.ones(len(rows)) if sample_weight is None else np.sqrt(sample_weight[rows])
     found = best_noise_and_scale(root[:, None] * kernel * root, root[:, None] * y[rows], noise_std)
     value = found.log_marginal_likelihood + y.shape[1] * float(np.sum(np.log(root)))
-    return Choice(net, found.noise_std / found.scale, found.scale, value)
+    return Choice(net, net, found.noise_std / found.scale, found.scale, value)
 
 
 def holdout(

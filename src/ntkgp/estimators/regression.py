@@ -10,7 +10,8 @@ from sklearn.base import RegressorMixin
 from ntkgp.core.arrays import check_number, check_part
 from ntkgp.core.memory import require_covariance
 from ntkgp.estimators.base import TableEstimator
-from ntkgp.estimators.preparation import choose, seed_of
+from ntkgp.estimators.cross_fitted import overconfidence
+from ntkgp.estimators.preparation import Choice, choose, seed_of
 from ntkgp.estimators.standardise import Scaler
 from ntkgp.laws.row_noise import FittedRowNoise, RowNoise
 from ntkgp.laws.table import Law
@@ -73,7 +74,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         *,
         law: Law,
         **options: Any,
-    ) -> tuple[Network, float]:
+    ) -> Choice:
         """The network and σ of highest marginal likelihood on the training rows.
 
         σ is in the network's units, in which the targets have the scale of its prior. `y_scaler_`
@@ -86,7 +87,28 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self.log_marginal_likelihood_value_ = choice.log_marginal_likelihood
         self.prior_ = choice.prior
         self.y_scaler_ = standard.stretched(choice.scale)
-        return choice.net, choice.noise_std
+        return choice
+
+    def _overconfidence(
+        self,
+        choice: Choice,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        sample_weight: NDArray[Any] | None,
+        *,
+        law: Law,
+        **options: Any,
+    ) -> float:
+        """How much too sure predictions are where scales were learned; `options` of the search."""
+        if choice.prior is None:
+            return 1.0
+
+        def again(x: NDArray[Any], y: NDArray[Any], weight: NDArray[Any] | None) -> Choice:
+            return choose([choice.candidate], x, y, law, self.seed_, None, weight, **options)
+
+        standard = Scaler.of("y", y, sample_weight=sample_weight)
+        targets = standard.apply("y", y)
+        return overconfidence(again, x, targets, sample_weight, law, self.seed_)
 
     def _noise_var(self, x: NDArray[Any]) -> NDArray[Any]:
         """Of observations at rows x, (n, c) or one for all rows, in the network's units."""

@@ -1,0 +1,117 @@
+"""How much too sure a learned prior is: priors learned without a third of the rows predict it."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+import ntkgp
+from ntkgp.estimators.cross_fitted import overconfidence
+from ntkgp.estimators.left_out import JITTER, checked
+from ntkgp.estimators.preparation import Choice, choose
+from ntkgp.laws.table import get_law
+from ntkgp.networks.layers import Erf
+
+LAW = get_law("ntkgp")
+pytestmark = pytest.mark.learns
+
+
+def noise_of_columns(n, columns, seed):
+    """Targets that no column explains."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, columns)), rng.normal(size=(n, 1))
+
+
+def learned(relevance):
+    net = ntkgp.mlp(12, activation=Erf(), depth=1, b_std=0.5)
+
+    def of(x, y, weight):
+        return choose([net], x, y, LAW, 0, None, weight, relevance=relevance)
+
+    return of
+
+
+@pytest.mark.slow
+def test_scales_that_fit_by_chance_are_found_out():
+    """Twelve scales learned on 48 rows of noise; the control learns none of columns."""
+    factors = {
+        relevance: np.mean(
+            [
+                overconfidence(learned(relevance), *noise_of_columns(48, 12, seed), None, LAW, seed)
+                for seed in range(3)
+            ]
+        )
+        for relevance in (True, False)
+    }
+    assert factors[True] > 1.05
+    assert factors[True] > factors[False] + 0.03
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_factor_is_that_of_plain_algebra(weighted):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(31, 2))
+    y = np.sin(3 * x[:, :1]) + 0.5 * rng.standard_t(2, size=(31, 1))
+    weight = rng.uniform(0.5, 2, 31) if weighted else None
+    net = ntkgp.mlp(2, activation=Erf(), depth=1)
+    given = Choice(net, net, noise_std=0.3, scale=0.5, log_marginal_likelihood=0.0)
+    found = overconfidence(lambda *rows: given, x, y, weight, LAW, seed=5)
+
+    squares, order = [], np.random.default_rng(5).permutation(31)[:30]
+    of = np.ones(31) if weight is None else weight
+    for fold in range(3):
+        out = order[10 * fold : 10 * fold + 10]
+        seen = np.setdiff1d(np.arange(31), out)
+        own = None if weight is None else weight[seen]
+        conditioned = partial(
+            ntkgp.condition, net, x[seen], y[seen] / 0.5, sample_weight=own, jitter=JITTER
+        )
+        noise_std, noise_stds, stretch = _checked(conditioned)
+        kernel = ntkgp.ntk(net, x)
+        k = kernel[np.ix_(seen, seen)] + np.diag(noise_std**2 / of[seen]) + JITTER * np.eye(21)
+        across = kernel[np.ix_(out, seen)]
+        mean = across @ linalg.solve(k, y[seen, 0] / (0.5 * stretch))
+        var = np.diag(kernel)[out] - np.sum(across * linalg.solve(k, across.T).T, axis=1)
+        var = var + noise_stds[0] ** 2 / of[out]
+        squares.append((y[out, 0] / (0.5 * stretch) - mean) ** 2 / var)
+    z = np.mean(squares)
+    assert z > 1.2  # or nothing is tested
+    assert found == pytest.approx((1 + 2 / 3 * (z - 1)) ** 0.5, rel=1e-4)
+
+
+def _checked(conditioned):
+    found = checked(conditioned, 0.3, 5, may_be_less=False)
+    return found.law.noise_std, found.noise_stds, found.stretch
+
+
+def test_few_rows_and_many_are_left_alone():
+    def never(*rows):
+        raise AssertionError("a prior was learned")
+
+    for n in (29, 401):
+        assert overconfidence(never, *noise_of_columns(n, 2, 0), None, LAW, 0) == 1
+
+
+def test_regressors_grow_their_deviations_by_it_and_leave_their_means(monkeypatch):
+    x, y = noise_of_columns(40, 2, 3)
+    small = {"activation": "erf", "depth": 1, "random_state": 0}
+    few = {"members": 2, "width": 16, "min_steps": 20}
+    for model in (ntkgp.GPRegressor(**small), ntkgp.EnsembleRegressor(**small, **few)):
+        predicted = {}
+        for factor in (1.0, 1.7):
+            monkeypatch.setattr(
+                "ntkgp.estimators.regression.overconfidence", lambda *rows, k=factor: k
+            )
+            predicted[factor] = model.fit(x, y[:, 0]).predict_dist(x[:5])
+        before, after = predicted.values()
+        np.testing.assert_allclose(after.mean, before.mean, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(after.epistemic_var, 1.7**2 * before.epistemic_var, rtol=1e-4)
+        np.testing.assert_allclose(after.noise_var, 1.7**2 * before.noise_var, rtol=1e-4)
+
+
+def test_noise_that_is_given_is_left_alone(monkeypatch):
+    x, y = noise_of_columns(40, 2, 3)
+    monkeypatch.setattr("ntkgp.estimators.regression.overconfidence", lambda *rows: 1 / 0)
+    model = ntkgp.GPRegressor(noise_std=0.5, activation="erf", depth=1).fit(x, y[:, 0])
+    assert model.noise_std_ == pytest.approx([0.5])
