@@ -21,8 +21,8 @@ quick: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" -q tests/test_project.py tests/predictive tests/data \
-	    tests/core/test_storage.py tests/kernels/test_golden.py tests/laws \
-	    tests/ensembles/test_noise.py tests/estimators/test_one_hot.py
+	    tests/core/test_storage.py tests/kernels/test_golden.py tests/laws/test_exact.py \
+	    tests/laws/test_evidence.py tests/ensembles/test_noise.py tests/estimators/test_one_hot.py
 
 # The figures of the documentation: the toy problem by both presets, and closeness against width.
 figures: $(VENV)/.report
