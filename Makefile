@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test quick test-slow test-ray test-oldest test-newest check audit bench figures clean
+.PHONY: demo test quick test-slow test-ray test-oldest test-newest check audit bench figures gallery docs docs-links clean
 
 demo: $(VENV)/.report
 	$(BIN)/ntkgp reproduce toy --preset demo --out runs/demo --quiet
@@ -29,6 +29,20 @@ figures: $(VENV)/.report
 	$(BIN)/ntkgp reproduce toy --preset laptop --out runs/toy-laptop
 	$(BIN)/ntkgp reproduce toy --preset paper --out runs/toy-paper
 	$(BIN)/ntkgp reproduce widths --preset paper --out runs/widths
+
+# The examples of the gallery: runs each page under docs/gallery, and keeps its pictures and what it prints.
+gallery: $(VENV)/.test
+	$(BIN)/python docs/gallery/run.py
+
+# The documentation as a site, in runs/site. A warning is an error, and so is a link that leads nowhere.
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --quiet --jobs 2 \
+	    --doctree-dir runs/site-cache docs runs/site
+	$(BIN)/python tools/check_site.py runs/site
+
+# The links that lead to other sites; it needs the network.
+docs-links: docs
+	$(BIN)/sphinx-build --builder linkcheck --quiet --doctree-dir runs/site-cache docs runs/site-links
 
 test-slow: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist worksteal -m slow --ignore tests/test_ray.py
@@ -85,6 +99,10 @@ $(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.bench: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -c constraints.txt -e '.[report,bench]'
+	touch $@
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -c constraints.txt -e '.[docs]'
 	touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
