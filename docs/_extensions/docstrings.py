@@ -8,11 +8,21 @@ to reStructuredText are escaped.
 import re
 from typing import Any
 
+from numpy.typing import ArrayLike, NDArray
+from sphinx.util.typing import stringify_annotation
+
 SECTION = re.compile(r"(Args|Options|Attributes|Returns|Yields|Raises):$")
 ALIGNED = re.compile(r"\S {2,}\S")
 CODE = re.compile(r"(`[^`]*`)")
 COLON = "\ue000"
 """Stands for the first colon of an attribute's docstring, before which napoleon would expect a type."""
+
+ALIASES = {
+    stringify_annotation(ArrayLike, "smart"): "ArrayLike",
+    stringify_annotation(ArrayLike, "fully-qualified-except-typing"): "ArrayLike",
+    stringify_annotation(NDArray[Any], "smart"): "NDArray",
+    stringify_annotation(NDArray[Any], "fully-qualified-except-typing"): "NDArray",
+}
 
 
 def indent_of(line: str) -> int:
@@ -81,6 +91,19 @@ def put_back(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
     lines[:] = [line.replace(COLON, ":") for line in lines]
 
 
+def shortened(signature: str | None) -> str | None:
+    """NumPy's aliases by their names, not by what they stand for."""
+    for alias, name in ALIASES.items():
+        signature = signature and signature.replace(alias, name)
+    return signature
+
+
+def shorten(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    return shortened(signature), shortened(returns)
+
+
 def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """scikit-learn documents its own methods."""
     return True if str(getattr(obj, "__module__", "")).startswith("sklearn.") else None
@@ -89,5 +112,6 @@ def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
 def setup(app: Any) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", convert, priority=400)  # before napoleon's
     app.connect("autodoc-process-docstring", put_back, priority=600)
+    app.connect("autodoc-process-signature", shorten)
     app.connect("autodoc-skip-member", leave_out)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
