@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer:
 #   make demo   installs and reproduces Figure 1, with verdicts
 #   make test   installs and runs the tests
-# make quick is for those who change something.
+# make quick is for those who change something, make docs for those who read.
 
 PYTHON ?= python3
 VENV := .venv
@@ -39,6 +39,7 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --quiet --jobs 2 \
 	    --doctree-dir runs/site-cache docs runs/site
 	$(BIN)/python tools/check_site.py runs/site
+	$(BIN)/python -m doctest docs/_extensions/docstrings.py docs/_extensions/drawn_graph.py
 
 # The links that lead to other sites; it needs the network.
 docs-links: docs
