@@ -33,11 +33,12 @@ figures: $(VENV)/.report
 # The examples of the gallery: runs each page under docs/gallery, and keeps its pictures and what it prints.
 gallery: $(VENV)/.test
 	$(BIN)/python docs/gallery/run.py
+	$(BIN)/python benchmarks/letters.py --draw-only
 
 # The documentation as a site, in runs/site. A warning is an error, and so is a link that leads nowhere.
 docs: $(VENV)/.docs
-	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --quiet --jobs 2 \
-	    --doctree-dir runs/site-cache docs runs/site
+	$(BIN)/sphinx-build --builder html --fresh-env --write-all --fail-on-warning --keep-going \
+	    --quiet --jobs 2 --doctree-dir runs/site-cache docs runs/site
 	$(BIN)/python tools/check_site.py runs/site
 	$(BIN)/python -m doctest docs/_extensions/docstrings.py docs/_extensions/drawn_graph.py
 

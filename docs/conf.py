@@ -16,6 +16,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "docstrings",
     "drawn_graph",
     "mathml",
@@ -29,10 +30,12 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath"]
 html_math_renderer = "mathml"
 
-default_role = "code"
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+
+default_role = "py:obj"  # a link where the name is known, else code
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"show-inheritance": False}
 maximum_signature_line_length = 90
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
