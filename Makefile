@@ -40,7 +40,8 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build --builder html --fresh-env --write-all --fail-on-warning --keep-going \
 	    --quiet --jobs 2 --doctree-dir runs/site-cache docs runs/site
 	$(BIN)/python tools/check_site.py runs/site
-	$(BIN)/python -m doctest docs/_extensions/docstrings.py docs/_extensions/drawn_graph.py
+	$(BIN)/python -m doctest docs/_extensions/docstrings.py docs/_extensions/drawn_graph.py \
+	    docs/_extensions/source_pages.py
 
 # The links that lead to other sites; it needs the network.
 docs-links: docs

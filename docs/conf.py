@@ -15,12 +15,12 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "docstrings",
     "drawn_graph",
     "mathml",
     "playground_page",
+    "source_pages",
 ]
 exclude_patterns = ["_extensions"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
