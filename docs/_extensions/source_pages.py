@@ -62,16 +62,17 @@ def link_names(app: Any, doctree: nodes.document, docname: str) -> None:
         anchor = f"#L-{lines_of(path)[name]}" if name else ""
         uri = app.builder.get_relative_uri(docname, page_of(path)) + anchor
         link = nodes.reference("", "", refuri=uri, internal=True, reftitle=node.astext())
-        link += nodes.literal("", name or path)
+        link += nodes.literal("", re.sub(r"([_./])", "\\1\u200b", name or path))  # may break there
         node.replace_self(link)
 
 
 def pages(app: Any) -> Iterable[tuple[str, dict[str, str], str]]:
     """One page for each file."""
-    shown = HtmlFormatter(nowrap=True, lineanchors="L")
+    shown = HtmlFormatter(nowrap=True)
     for file in sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")):
         path = file.relative_to(ROOT).as_posix()
-        code = highlight(file.read_text("utf-8"), PythonLexer(), shown)
+        lines = highlight(file.read_text("utf-8"), PythonLexer(stripnl=False), shown).splitlines()
+        code = "\n".join(f'<span id="L-{i}">{line}</span>' for i, line in enumerate(lines, 1))
         body = f"<h1>{path}</h1><div class='highlight'><pre>{code}</pre></div>"
         yield page_of(path), {"title": path, "body": body}, "page.html"
 
