@@ -5,6 +5,7 @@ import re
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
+
 from test_site import DOCS, loaded
 
 gallery = loaded(DOCS / "gallery" / "run.py")
@@ -39,7 +40,9 @@ def test_pages_run(name):
 
 
 def test_a_page_keeps_what_its_blocks_print():
-    page = "A\n\n```python\nN = 5\nprint(N)\n```\n\n```text\nold\n```\n\n```python\nfigure = N\n```\n"
+    page = (
+        "A\n\n```python\nN = 5\nprint(N)\n```\n\n```text\nold\n```\n\n```python\nfigure = N\n```\n"
+    )
     printed, figure = gallery.run(page, {"N": 3})
     assert (printed, figure) == (["3\n", ""], 3)
     assert gallery.with_output(page, printed) == page.replace("old", "3")

@@ -1,4 +1,4 @@
-"""The site, as far as it can be checked without Sphinx: contents, anchors, API, and links of pages built."""
+"""The site, as far as it can be checked without Sphinx: contents, anchors, API, links of built pages."""
 
 import ast
 import importlib.util
@@ -7,14 +7,16 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from test_docs import CODE, LINK
 
 import ntkgp
+from test_docs import CODE, LINK
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*") if path.suffix in (".md", ".rst"))
-TOCTREE = re.compile(r"^(?:```\{toctree\}|\.\. toctree::)\n(.*?)(?:^```|\Z)", re.MULTILINE | re.DOTALL)
+TOCTREE = re.compile(
+    r"^(?:```\{toctree\}|\.\. toctree::)\n(.*?)(?:^```|\Z)", re.MULTILINE | re.DOTALL
+)
 DOCUMENTED = re.compile(r"^\.\. (?:auto\w+|py:data):: ntkgp\.(\S+)", re.MULTILINE)
 PARTS = ("adapters", "data", "layers", "metrics")
 """Modules among the public names; what they export is public too."""
@@ -96,7 +98,8 @@ def test_what_pages_include_of_the_readme_is_there():
     found = 0
     for page in PAGES:
         for start, end in re.findall(
-            r"\{include\} \S*README.md\n:start-after: \"(.*)\"\n:end-before: \"(.*)\"", page.read_text()
+            r"\{include\} \S*README.md\n:start-after: \"(.*)\"\n:end-before: \"(.*)\"",
+            page.read_text(),
         ):
             found += 1
             assert readme.count(f"\n{end}") == 1

@@ -99,7 +99,13 @@ def shortened(signature: str | None) -> str | None:
 
 
 def shorten(
-    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+    app: Any,
+    what: str,
+    name: str,
+    obj: Any,
+    options: Any,
+    signature: str | None,
+    returns: str | None,
 ) -> tuple[str | None, str | None]:
     return shortened(signature), shortened(returns)
 
