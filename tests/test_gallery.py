@@ -1,4 +1,4 @@
-"""The pages of the gallery run: a few in small, the others under `slow`."""
+"""The pages of the gallery run, in small."""
 
 import re
 
@@ -17,8 +17,6 @@ TINY = {
     "table": {"MEMBERS": 2, "STEPS": 20},
     "flax_cnn": {"MEMBERS": 1, "STEPS": 5, "CHANNELS": 2, "ANGLES": (0, 45, 90), "ROWS": 200},
 }
-QUICK = ("toy",)
-
 
 def test_every_page_has_a_picture_and_a_size_for_tests():
     assert {page.stem for page in gallery.pages()} == set(TINY)
@@ -27,9 +25,8 @@ def test_every_page_has_a_picture_and_a_size_for_tests():
         assert f"]({page.stem}.png)" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in TINY]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TINY)
 def test_pages_run(name):
     matplotlib.use("Agg")
     text = (DOCS / "gallery" / f"{name}.md").read_text()
