@@ -18,6 +18,7 @@ TINY = {
     "flax_cnn": {"MEMBERS": 1, "STEPS": 5, "CHANNELS": 2, "ANGLES": (0, 45, 90), "ROWS": 200},
 }
 
+
 def test_every_page_has_a_picture_and_a_size_for_tests():
     assert {page.stem for page in gallery.pages()} == set(TINY)
     for page in gallery.pages():
