@@ -30,10 +30,11 @@ figures: $(VENV)/.report
 	$(BIN)/ntkgp reproduce toy --preset paper --out runs/toy-paper
 	$(BIN)/ntkgp reproduce widths --preset paper --out runs/widths
 
-# The examples of the gallery: runs each page under docs/gallery, and keeps its pictures and what it prints.
+# The examples of the gallery: runs each page under docs/gallery, and keeps its picture and what it prints;
+# then the digits against letters of the guide.
 gallery: $(VENV)/.test
 	$(BIN)/python docs/gallery/run.py
-	$(BIN)/python benchmarks/letters.py --draw-only
+	$(BIN)/python benchmarks/letters.py
 
 # The documentation as a site, in runs/site. A warning is an error, and so is a link that leads nowhere.
 docs: $(VENV)/.docs
