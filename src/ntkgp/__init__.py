@@ -9,8 +9,11 @@ from ntkgp import data
 from ntkgp.core.cluster import Ray
 from ntkgp.core.compilation import keep_compiled
 from ntkgp.core.memory import NotEnoughMemory
+from ntkgp.core.rows import Rows
 from ntkgp.core.storage import WrongNetwork, load, storable
 from ntkgp.core.storage import storable_when_imported as _storable_when_imported
+from ntkgp.data.array_rows import ArrayRows, StandardisedRows
+from ntkgp.data.parquet_rows import ParquetRows
 from ntkgp.ensembles.checkpoint import Checkpoint, CheckpointNotWritten
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.fit import MemberFailure, MemberRetried, fit
@@ -60,7 +63,7 @@ _WITH_SCIKIT_LEARN = {
 _storable_when_imported(_WITH_SCIKIT_LEARN)
 
 __all__ = [
-    "adapters", "Checkpoint", "CheckpointNotWritten", "Cholesky", "Closeness", "compare",
+    "adapters", "ArrayRows", "Checkpoint", "CheckpointNotWritten", "Cholesky", "Closeness", "compare",
     "condition", "ConformalClassifier", "ConformalRegressor", "ConjugateGradients", "ConstantNoise",
     "data", "Descent", "empirical_ntk", "Ensemble", "EnsembleClassifier", "EnsembleRegressor",
     "ExactLaw", "fit", "fit_prior", "FittedRowNoise", "GaussNewton", "GPClassifier", "GPRegressor",
@@ -68,10 +71,10 @@ __all__ = [
     "layers", "LearnedNoise", "LearnedPrior", "linearise", "Linearised", "load",
     "log_marginal_likelihood", "LogNormal", "MemberFailure", "MemberRetried", "Method", "METHODS",
     "metrics", "Mixture", "mlp", "myrtle", "Network", "nngp", "Noise", "Normal", "NotConverged",
-    "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "PriorNetwork", "PRIORS",
-    "RandomCropsAndFlips", "Ray", "Refined", "RowNoise", "SeparateClassifier", "SeparateRegressor",
-    "Solver", "storable", "StudentT", "TableClassifier", "TableRegressor", "Tangent", "Trainer",
-    "TrainingKernel", "uncertain_prior", "UncertainPrior", "VaryingNoise", "WrongNetwork",
+    "NotEnoughMemory", "NotPositiveDefinite", "ntk", "Offset", "ParquetRows", "PriorNetwork", "PRIORS",
+    "RandomCropsAndFlips", "Ray", "Refined", "RowNoise", "Rows", "SeparateClassifier", "SeparateRegressor",
+    "Solver", "StandardisedRows", "storable", "StudentT", "TableClassifier", "TableRegressor", "Tangent",
+    "Trainer", "TrainingKernel", "uncertain_prior", "UncertainPrior", "VaryingNoise", "WrongNetwork",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from operator import index
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -15,6 +16,7 @@ from ntkgp.core.arrays import check_inputs, check_number, check_seed, check_weig
 from ntkgp.core.cluster import Ray, check_backend
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.progress import note
+from ntkgp.core.rows import Rows
 from ntkgp.ensembles.checkpoint import Checkpoint, check_checkpoint
 from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.job import Job, Members, check_job, train_members
@@ -23,7 +25,8 @@ from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.problem import Data, Problem
 from ntkgp.ensembles.remote import members_per_task, train_remotely
-from ntkgp.ensembles.trainers import Trainer, default_trainer
+from ntkgp.ensembles.trainers import Trainer, decaying_adam, default_trainer
+from ntkgp.ensembles.windows import Windows
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 
@@ -46,8 +49,8 @@ class MemberRetried(UserWarning):
 
 def fit(
     net: Network,
-    x: ArrayLike,
-    y: ArrayLike,
+    x: ArrayLike | Rows,
+    y: ArrayLike | None = None,
     *,
     method: str | Method = "ntkgp-param",
     members: int | np.integer[Any] | Iterable[int] = 10,
@@ -69,7 +72,8 @@ def fit(
 
     Args:
         net: the network of every member.
-        x: training inputs (n, *input_shape).
+        x: training inputs (n, *input_shape); or rows that stay on disk with their targets, such as
+            `ParquetRows` or `ArrayRows`, which are read window by window.
         y: training targets (n, c), or (n,) for one. The network has `noise.heads` outputs for each.
         method: a name in `METHODS`, or a `Method` of your own.
         members: how many, or which ones by index. Member i is drawn from (seed, i) alone, and
@@ -120,11 +124,13 @@ def fit(
         check_number("weight_decay", weight_decay),
         noise,
     ).check()
-    problem = _check_problem(learner, x, y, sample_weight, validation)
     seed = check_seed(seed)
-    trainers = _check_trainers(trainer, problem, progress)
+    windows = _check_rows(x, y, sample_weight, learner, seed, progress)
+    data = windows.first() if windows else _check_data("x", "y", x, y, learner, sample_weight)
+    problem = _check_problem(learner, data, validation, windows)
+    trainers = _check_trainers(trainer, problem, windows, progress)
     nets = _check_member_nets(member_nets, net, len(indices))
-    job = Job(problem, seed, trainers, plan, members_at_once)
+    job = Job(problem, seed, trainers, plan, members_at_once, windows)
     where, cluster = check_checkpoint(checkpoint), check_backend(backend)
     if cluster is None:
         check_job(job, len(indices))
@@ -133,7 +139,7 @@ def fit(
         check_job(job, members_per_task(cluster, len(indices)))
         done = train_remotely(cluster, job, indices, nets, where, progress)
     _report_failures(indices, done)
-    _warn_if_far(learner, problem.data, done.trained.objectives[done.good])
+    _warn_if_far(job, done.trained.objectives[done.good])
     return _ensemble(job, indices, done)
 
 
@@ -153,7 +159,7 @@ def _ensemble(job: Job, indices: tuple[int, ...], done: Members) -> Ensemble:
         objectives=trained.objectives,
         ended=trained.ended,
         attempts=kept.attempts,
-        trained_on=job.problem.data.fingerprint(),
+        trained_on=job.fingerprint(),
         members_at_once=job.members_at_once,
         failed=tuple(i for i, ok in zip(indices, good, strict=True) if not ok),
     )
@@ -193,13 +199,17 @@ def _named(members: Sequence[int]) -> str:
     return f"member{'s' if len(members) > 1 else ''} {', '.join(map(str, members))}"
 
 
-def _warn_if_far(learner: Baselearner, data: Data, objectives: NDArray[Any]) -> None:
+def _warn_if_far(job: Job, objectives: NDArray[Any]) -> None:
     """Say so if members end far from all targets: training was finite, and led nowhere."""
+    learner, data = job.problem.learner, job.problem.data
     if not learner.noise.least_squares:
         return
-    y, weight = np.asarray(data.y, np.float64), np.asarray(data.share(), np.float64)[:, None]
-    size = float(np.sqrt(np.sum(weight * y**2) / np.sum(weight) / y.shape[1]))
-    misses = np.sqrt(2 * np.maximum(objectives, 0) / y.shape[1])
+    if job.windows is not None:
+        size = job.windows.survey.mean_square**0.5
+    else:
+        y, weight = np.asarray(data.y, np.float64), np.asarray(data.share(), np.float64)[:, None]
+        size = float(np.sqrt(np.sum(weight * y**2) / np.sum(weight) / y.shape[1]))
+    misses = np.sqrt(2 * np.maximum(objectives, 0) / learner.target_dim)
     worst = float(np.max(misses, initial=0.0)) / max(size, float(learner.noise_std), 1e-30)
     if worst > FAR:
         warnings.warn(
@@ -235,18 +245,19 @@ def _check_members(members: Any) -> tuple[int, ...]:
     return indices
 
 
-def _check_trainers(trainer: Any, problem: Problem, progress: bool) -> Sequence[Trainer]:
+def _check_trainers(
+    trainer: Any, problem: Problem, windows: Windows | None, progress: bool
+) -> Sequence[Trainer]:
     if trainer is None:
-        chosen = default_trainer(problem)
-        note(f"trainer: {type(chosen).__name__}", progress)
-        return [chosen]
+        trainer = default_trainer(problem) if windows is None else decaying_adam(windows.survey.n)
+        note(f"trainer: {type(trainer).__name__}", progress)
     trainers = trainer if isinstance(trainer, (list, tuple)) else [trainer]
     if not trainers or not all(isinstance(each, Trainer) for each in trainers):
         raise TypeError(
             "trainer must be a Trainer, or several: ntkgp.GaussNewton(), or ntkgp.Descent(optimizer, "
             f"epochs=...) for an Optax optimiser; got {trainer!r}."
         )
-    return trainers
+    return trainers if windows is None else [windows.paced(each) for each in trainers]
 
 
 def _check_member_nets(
@@ -264,12 +275,28 @@ def _check_member_nets(
     return list(nets)
 
 
+def _check_rows(
+    x: Any, y: Any, sample_weight: Any, learner: Baselearner, seed: int, progress: bool
+) -> Windows | None:
+    """Rows that stay on disk, in windows; None for arrays."""
+    if not isinstance(x, Rows):
+        if y is None:
+            raise TypeError("y is missing: give the training targets, one row for each row of x.")
+        return None
+    if y is not None or sample_weight is not None:
+        raise ValueError(
+            f"{type(x).__name__} has its own targets, and rows of equal weight: give neither y nor "
+            "sample_weight."
+        )
+    return Windows.of(x, learner, seed, progress)
+
+
 def _check_problem(
-    learner: Baselearner, x: ArrayLike, y: ArrayLike, sample_weight: Any, validation: Any
+    learner: Baselearner, data: Data, validation: Any, windows: Windows | None
 ) -> Problem:
-    data = _check_data("x", "y", x, y, learner, sample_weight)
+    whole = None if windows is None else jnp.asarray(windows.survey.n, jnp.float32)
     if validation is None:
-        return Problem(learner, data)
+        return Problem(learner, data, whole=whole)
     if not isinstance(validation, (tuple, list)) or len(validation) != 2:
         raise TypeError(
             "validation must be a pair of inputs and targets, validation=(x, y); "
@@ -277,14 +304,15 @@ def _check_problem(
         )
     x_held_out, y_held_out = validation
     names = ("validation[0]", "validation[1]")
-    return Problem(learner, data, _check_data(*names, x_held_out, y_held_out, learner))
+    held_out = _check_data(*names, x_held_out, y_held_out, learner)
+    return Problem(learner, data, held_out, whole)
 
 
 def _check_data(
     x_name: str,
     y_name: str,
-    x: ArrayLike,
-    y: ArrayLike,
+    x: Any,
+    y: Any,
     learner: Baselearner,
     sample_weight: ArrayLike | None = None,
 ) -> Data:

@@ -22,19 +22,23 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 def identity_of(
     problem: Problem,
+    rows: Identity,
     draws: Draw,
     seed: int,
     indices: Sequence[int],
     trainers: Sequence[Trainer],
     plan: Plan,
 ) -> Identity:
-    """The identity of a run. Code that a file cannot hold counts by the program that JAX traces of it."""
+    """The identity of a run on these training rows.
+
+    Code that a file cannot hold counts by the program that JAX traces of it.
+    """
     held_out = problem.validation
     return {
-        "the training data": problem.data.fingerprint(),
+        **rows,
         "the validation data": "none" if held_out is None else held_out.fingerprint(),
         "the seed, the members or what was drawn for them": digest_of(
-            [seed, list(indices), *_numbers(draws)]
+            [seed, list(indices), *_numbers((draws.theta, draws.member, draws.noise_key))]
         ),
         "the network, the method or the noise": _digest_of_learner(problem, draws),
         "the trainer": digest_of([_of_trainer(each, problem, draws) for each in trainers]),
@@ -48,7 +52,7 @@ def digest_of(parts: Any) -> str:
 
 
 def _digest_of_learner(problem: Problem, draws: Draw) -> str:
-    learner, draw = problem.learner, _one(draws)
+    learner, draw = problem.learner, _one(problem, draws)
     few = jax.ShapeDtypeStruct((1, *problem.data.x.shape[1:]), problem.data.x.dtype)
     program = _program(
         lambda learner, draw, x: learner.predict(draw.theta, draw.member, x), learner, draw, few
@@ -65,7 +69,7 @@ def _of_trainer(trainer: Trainer, problem: Problem, draws: Draw) -> Any:
         given = trainer.schedule(problem, draw, jnp.asarray(0))
         return trainer.step(problem, draw, state, jax.tree.map(lambda leaf: leaf[0], given))
 
-    program = _program(first_step, trainer, problem, _one(draws))
+    program = _program(first_step, trainer, problem, _one(problem, draws))
     return type(trainer).__name__, program, _numbers(trainer)
 
 
@@ -85,9 +89,11 @@ def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[Any]:
                 yield from _constants(part)
 
 
-def _one(draws: Draw) -> Any:
+def _one(problem: Problem, draws: Draw) -> Any:
     """The shapes of one member."""
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
+    y = problem.data.y
+    own = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
+    return own._replace(epsilon=jax.ShapeDtypeStruct(y.shape, y.dtype))
 
 
 def _numbers(tree: Any) -> list[str]:

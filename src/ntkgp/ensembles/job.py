@@ -12,12 +12,13 @@ from ntkgp.core.interrupts import StopRequests
 from ntkgp.core.progress import note
 from ntkgp.ensembles.checkpoint import Checkpoint, Keeper
 from ntkgp.ensembles.forecast import require_training
-from ntkgp.ensembles.identity import identity_of
+from ntkgp.ensembles.identity import Identity, digest_of, identity_of
 from ntkgp.ensembles.member import Member
 from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Draw, Problem, draw_members
 from ntkgp.ensembles.trainers import Trainer
 from ntkgp.ensembles.training import Trained, lengthened, train
+from ntkgp.ensembles.windows import Windows
 from ntkgp.networks.layered import LayeredNetwork
 
 ATTEMPTS = 3
@@ -32,6 +33,19 @@ class Job(NamedTuple):
     trainers: Sequence[Trainer]
     plan: str
     members_at_once: int | None
+    windows: Windows | None = None
+    """Of rows that stay on disk; `problem` then has the first one."""
+
+    def fingerprint(self) -> str:
+        """Of the training data."""
+        if self.windows is not None:
+            return self.windows.survey.fingerprint
+        return self.problem.data.fingerprint()
+
+    def rows_identity(self) -> Identity:
+        """What decides which rows are trained on, and in which order."""
+        order = "in memory" if self.windows is None else digest_of(self.windows.shape)
+        return {"the training data": self.fingerprint(), "the blocks or the window of rows": order}
 
 
 class Members(NamedTuple):
@@ -74,12 +88,16 @@ def train_members(
     with StopRequests() as stop:
         draws = _draws(job, indices, nets)
         plan = choose_plan(job.problem.learner.net, len(indices), job.plan, job.members_at_once)
-        identity = identity_of(job.problem, draws, job.seed, indices, job.trainers, plan)
+        identity = identity_of(
+            job.problem, job.rows_identity(), draws, job.seed, indices, job.trainers, plan
+        )
         return _attempts(job, draws, Keeper.of(checkpoint, identity, stop), progress)
 
 
 def _draws(job: Job, indices: Sequence[int], nets: Sequence[LayeredNetwork] | None) -> Draw:
-    return draw_members(job.problem.learner, job.seed, indices, job.problem.data.y, nets)
+    y = job.problem.data.y
+    like = y if job.windows is None else y[:0]  # each window has noise of its own
+    return draw_members(job.problem.learner, job.seed, indices, like, nets)
 
 
 def _attempts(job: Job, draws: Draw, keeper: Keeper, progress: bool) -> Members:
@@ -112,10 +130,11 @@ def _in_turns(
     for turn, trainer in enumerate(trainers):
         at = keeper.under(f"turn-{turn}")
         if trained is None:
-            trained = train(job.problem, draws, trainer, plan, progress, at)
+            trained = train(job.problem, draws, trainer, plan, progress, at, job.windows)
         else:
             onwards = draws._replace(theta=trained.theta)
-            trained = trained.then(train(job.problem, onwards, trainer, plan, progress, at))
+            later = train(job.problem, onwards, trainer, plan, progress, at, job.windows)
+            trained = trained.then(later)
     assert trained is not None
     return trained
 

@@ -13,6 +13,7 @@ from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member
 from ntkgp.ensembles.plans import Plan
 from ntkgp.ensembles.problem import Data, Draw, Problem
+from ntkgp.ensembles.windows import Windows
 
 
 class Best(NamedTuple):
@@ -38,13 +39,21 @@ def _offset(member: Member, shared: tuple[Baselearner, Array]) -> Array:
 
 
 def regulariser(own: tuple[Params, Member], problem: Problem) -> Array:
-    return problem.learner.regulariser(*own, problem.data.total)
+    return problem.learner.regulariser(*own, problem.total)
 
 
-def objectives(problem: Problem, draws: Draw, theta: Params, plan: Plan) -> NDArray[Any]:
-    """Each member's loss on its whole training set."""
-    own = (theta, draws.member, problem.data.scaled(draws.epsilon))
-    return np.asarray(_losses(problem.learner, problem.data, own, plan, regularised=True))
+def objectives(
+    problem: Problem, draws: Draw, theta: Params, plan: Plan, windows: Windows | None = None
+) -> NDArray[Any]:
+    """Each member's loss on its whole training set, in memory or window by window."""
+    parts = [(problem, draws)] if windows is None else windows.in_order(problem, draws)
+    total = np.zeros((), np.float64)
+    for i, (part, drawn) in enumerate(parts):
+        own = (theta, draws.member, part.data.scaled(drawn.epsilon))
+        total = total + np.asarray(
+            _losses(part.learner, part.data, part.total, own, plan, regularised=i == 0)
+        )
+    return total.astype(np.float32)
 
 
 def held_out_losses(problem: Problem, theta: Params, members: Member, plan: Plan) -> Array:
@@ -52,24 +61,25 @@ def held_out_losses(problem: Problem, theta: Params, members: Member, plan: Plan
     assert problem.validation is not None
     learner, data = problem.learner, problem.validation
     epsilon = jnp.zeros((len(jax.tree.leaves(theta)[0]), *data.y.shape), data.y.dtype)
-    return _losses(learner, data, (theta, members, epsilon), plan, regularised=False)
+    return _losses(learner, data, data.total, (theta, members, epsilon), plan, regularised=False)
 
 
 def _losses(
     learner: Baselearner,
     data: Data,
+    n: Array,
     own: tuple[Params, Member, Array],
     plan: Plan,
     regularised: bool,
 ) -> Array:
-    """The mean over examples, some rows at a time so that memory does not grow with their number."""
+    """The sum over examples, divided by n; some rows at a time, so that memory does not grow with them."""
     theta, members, epsilon = own
-    weight, total = data.weight / data.total, jnp.zeros(())
+    weight, total = data.weight / n, jnp.zeros(())
     for i, rows in enumerate(row_batches(len(data.x))):
         share = float(regularised and i == 0)  # of the regulariser, which counts once
         batch = (data.x[rows], data.y[rows], weight[rows])
         total = total + plan.over_members(
-            _share_of_loss, (theta, members, epsilon[:, rows]), (learner, batch, data.total, share)
+            _share_of_loss, (theta, members, epsilon[:, rows]), (learner, batch, n, share)
         )
     return total
 

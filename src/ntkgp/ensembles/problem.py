@@ -1,6 +1,5 @@
 """A training problem: the data that members share, and what each member has for itself."""
 
-import hashlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from ntkgp.core.arrays import padded_length
+from ntkgp.core.rows import Fingerprint
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member, TrainingSet, member_keys
 from ntkgp.networks.layered import LayeredNetwork
@@ -30,15 +30,20 @@ class Data(NamedTuple):
 
     @classmethod
     def of(
-        cls, x: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[Any] | None = None
+        cls,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        sample_weight: NDArray[Any] | None = None,
+        *,
+        length: int | None = None,
     ) -> "Data":
-        """Rows x and y, filled up with the last: a network may not be defined at 0.
+        """Rows x and y, filled up with the last, to a length: a network may not be defined at 0.
 
         >>> data = Data.of(np.ones((67, 2)), np.ones((67, 1)))
         >>> data.x.shape, int(data.n)
         ((80, 2), 67)
         """
-        missing = padded_length(len(x)) - len(x)
+        missing = (length or padded_length(len(x))) - len(x)
 
         def filled(values: NDArray[Any]) -> Array:
             widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
@@ -50,16 +55,14 @@ class Data(NamedTuple):
 
     def fingerprint(self) -> str:
         """Of the examples, as they are trained on."""
-        n = int(self.n)
-        digest = hashlib.sha256(str(n).encode())
-        weighted = bool(np.any(np.asarray(self.weight[:n]) != 1))
-        for values in (self.x, self.y, self.weight)[: 2 + weighted]:
-            digest.update(np.asarray(values[:n]).tobytes())
-        return digest.hexdigest()
+        digest, n = Fingerprint(), int(self.n)
+        digest.add(np.asarray(self.x)[:n], np.asarray(self.y)[:n])
+        weight = np.asarray(self.weight)[:n]
+        return digest.hexdigest(*[weight.tobytes()] * bool(np.any(weight != 1)))
 
     @property
     def total(self) -> Float[Array, ""]:
-        """Σ w_n: the N of the loss."""
+        """Σ w_n."""
         return jnp.sum(self.weight)
 
     def share(self) -> Float[Array, " rows"]:
@@ -77,6 +80,13 @@ class Problem(NamedTuple):
     learner: Baselearner
     data: Data
     validation: Data | None = None
+    whole: Float[Array, ""] | None = None
+    """N of the loss, where `data` is a window of the training set; else None."""
+
+    @property
+    def total(self) -> Float[Array, ""]:
+        """The N of the loss."""
+        return self.data.total if self.whole is None else self.whole
 
 
 class Draw(NamedTuple):
@@ -88,6 +98,8 @@ class Draw(NamedTuple):
     epsilon: Float[Array, "*k rows c"]
     batch_key: Array
     augmentation_key: Array
+    noise_key: Array
+    """Where ε comes from."""
     delta: Float[Array, "*k rows outputs"] | None = None
     """δ on the training inputs, if it is kept."""
 
@@ -111,7 +123,7 @@ def _draw_members(
     keys = jax.vmap(partial(member_keys, seed))(indices)
     theta, member = jax.vmap(learner.draw)(keys, nets)
     epsilon = jax.vmap(learner.target_noise, in_axes=(0, None))(keys.noise, y)
-    return Draw(theta, member, epsilon, keys.batches, keys.augmentation)
+    return Draw(theta, member, epsilon, keys.batches, keys.augmentation, keys.noise)
 
 
 def training_set(problem: Problem, draw: Draw, rows: Array | None) -> TrainingSet:

@@ -29,6 +29,7 @@ from ntkgp.ensembles.losses import (
 from ntkgp.ensembles.plans import Plan
 from ntkgp.ensembles.problem import Draw, Problem
 from ntkgp.ensembles.trainers.protocol import ENDED, Trainer
+from ntkgp.ensembles.windows import Windows
 
 CHUNK = 64
 """The most rounds in one call of a program."""
@@ -82,28 +83,36 @@ def train(
     plan: Plan,
     progress: bool,
     keeper: Keeper = Keeper(),
+    windows: Windows | None = None,
 ) -> Trained:
-    """Train all members, group by group."""
+    """Train all members, group by group; with `windows`, each round on another window of the data."""
     note(f"members: {plan}", progress)
     groups = plan.groups(draws)
     with progress_bar(len(groups) * trainer.rounds, type(trainer).__name__, progress) as bar:
         parts = [
-            _train_group(problem, group, trainer, plan, keeper.under(f"group-{i}"), bar)
+            _train_group(problem, group, trainer, plan, keeper.under(f"group-{i}"), bar, windows)
             for i, group in enumerate(groups)
         ]
     return _joined(parts, plan, len(draws.batch_key))
 
 
 def _train_group(
-    problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, keeper: Keeper, bar: Any
+    problem: Problem,
+    draws: Draw,
+    trainer: Trainer,
+    plan: Plan,
+    keeper: Keeper,
+    bar: Any,
+    windows: Windows | None,
 ) -> Trained:
     """Train one group to its end."""
-    draws = draws._replace(delta=_kept_delta(problem, draws, trainer, plan))
+    if windows is None:
+        draws = draws._replace(delta=_kept_delta(problem, draws, trainer, plan))
     now = _begun(problem, draws, trainer, plan, keeper)
     bar.update(now.rounds)
     while now.rounds < trainer.rounds and not _all_ended(trainer, now):
         before = now.rounds
-        now = _further(problem, draws, trainer, plan, now)
+        now = _further(problem, draws, trainer, plan, now, windows)
         keeper.keep(now.kept)
         bar.update(now.rounds - before)
         bar.set_postfix(loss=_typical(now.losses[-1][:, -1]))
@@ -113,7 +122,7 @@ def _train_group(
     return Trained(
         theta=theta,
         **now.kept().records,
-        objectives=objectives(problem, draws, theta, plan),
+        objectives=objectives(problem, draws, theta, plan, windows),
         ended=_ended(trainer, now),
     )
 
@@ -135,11 +144,20 @@ def _begun(problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, keeper: 
 
 
 def _further(
-    problem: Problem, draws: Draw, trainer: Trainer, plan: Plan, now: Progress
+    problem: Problem,
+    draws: Draw,
+    trainer: Trainer,
+    plan: Plan,
+    now: Progress,
+    windows: Windows | None = None,
 ) -> Progress:
     """Some rounds further, and after every `evaluate_every` a look at the rows held out."""
     to_evaluation = trainer.evaluate_every - now.rounds % trainer.evaluate_every
     n = min(CHUNK, to_evaluation, trainer.rounds - now.rounds)
+    if windows is not None:
+        n = 1
+        problem, draws = windows.at(now.rounds, problem, draws)
+        draws = plan.spread(draws._replace(delta=_kept_delta(problem, draws, trainer, plan)))
     ended = _ended(trainer, now) != "limit"
     rounds = now.rounds + n
     state, losses = advance(plan, (trainer, problem), draws, now.state, range(now.rounds, rounds))

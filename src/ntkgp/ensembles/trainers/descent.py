@@ -146,9 +146,7 @@ class Descent:
         def losses(theta: Params) -> tuple[Array, Array]:
             theta = learner.trainable(theta)
             data_loss = learner.data_loss(theta, draw.member, batch)
-            return data_loss + learner.regulariser(
-                theta, draw.member, problem.data.total
-            ), data_loss
+            return data_loss + learner.regulariser(theta, draw.member, problem.total), data_loss
 
         (loss, data_loss), gradient = jax.value_and_grad(losses, has_aux=True)(state.theta)
         # For line searches. Other optimisers do not use the loss, and XLA drops it.

@@ -1,0 +1,89 @@
+"""Bad files of rows are refused in words that name the file, the row group and the column."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ntkgp import ArrayRows, ParquetRows
+
+GOOD = {"a": np.arange(10.0), "b": np.arange(10), "y": np.linspace(0, 1, 10)}
+
+
+def written(folder, **columns):
+    path = folder / "rows.parquet"
+    pq.write_table(pa.table(GOOD | columns), path, row_group_size=4)
+    return path
+
+
+def read_all(path, inputs=("a", "b"), target="y"):
+    rows = ParquetRows(path, inputs, target)
+    return [rows.read(block) for block in range(len(rows.lengths))]
+
+
+def at(row, value):
+    values = list(GOOD["a"])
+    values[row] = value
+    return values
+
+
+def test_integers_booleans_and_several_targets_are_read(tmp_path):
+    path = written(tmp_path, b=np.arange(10) % 2 == 0)
+    x, y = read_all(path, ["b"], ["y", "a"])[1]
+    np.testing.assert_array_equal(x, [[1], [0], [1], [0]])
+    np.testing.assert_array_equal(y[:, 1], [4, 5, 6, 7])
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"a": at(5, np.nan)}, r"column 'a' in row group 1 of .*rows.parquet has nan.* row 1,"),
+        ({"a": at(9, None)}, r"column 'a' in row group 2 .* missing value, first in its row 1"),
+        ({"a": at(0, 1e300)}, r"column 'a' in row group 0 .* has 1e\+300.*no finite float32"),
+        ({"a": ["x"] * 10}, r"column 'a' of .*rows.parquet must hold numbers; it holds string"),
+    ],
+)
+def test_columns_that_are_no_numbers_are_refused(columns, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        read_all(written(tmp_path, **columns))
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    path = written(tmp_path)
+    with pytest.raises(ValueError, match=r"no column 'c'; it has 'a', 'b', 'y'"):
+        read_all(path, ["a", "c"])
+    with pytest.raises(ValueError, match="named twice"):
+        read_all(path, ["a", "y"])
+    with pytest.raises(TypeError, match="list of names"):
+        read_all(path, "a")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_all(tmp_path / "none.parquet")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no \*.parquet file"):
+        read_all(tmp_path / "empty")
+    whole = path.read_bytes()
+    for cut in (whole[:-20], whole[: len(whole) // 2], b"", b"PAR1"):
+        path.write_bytes(cut)
+        with pytest.raises(ValueError, match=r"rows.parquet cannot be read: .* cut short"):
+            read_all(path)
+    damaged = bytearray(whole)
+    damaged[4:40] = bytes(36)  # the first page's header
+    path.write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"row group 0 of .*rows.parquet cannot be read"):
+        read_all(path)
+    pq.write_table(pa.table({"a": pa.array([], pa.float64())}), path)
+    with pytest.raises(ValueError, match="has no rows"):
+        read_all(path, ["a"], [])
+
+
+def test_maps_that_are_none_are_refused(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.array([{}], object), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"x cannot be mapped from .*x.npy"):
+        _ = ArrayRows(path, np.zeros(1)).lengths
+    np.save(path, np.zeros((40, 2)))
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(ValueError, match="x cannot be mapped"):
+        _ = ArrayRows(path, np.zeros(40)).lengths
+    with pytest.raises(ValueError, match="one row for each example"):
+        _ = ArrayRows(np.zeros((3, 1)), np.zeros(4)).lengths
