@@ -26,6 +26,7 @@ RATIOS = {
     "growth": "seconds, conditioning",
     "kernel": "seconds / ours",
     "labels": "nll / best peer's",
+    "larger_than_memory": "seconds",
     "mlp_training": "seconds / ours",
     "myrtle": "/ ours",
     "noise": "seconds",

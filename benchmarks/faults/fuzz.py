@@ -248,7 +248,7 @@ def results(folder: Path) -> Loader:
         if chance.random() < 0.3:
             path.write_bytes(changed(chance, raw))
         else:
-            files.save(path, changed_value(chance, good))
+            path.write_bytes(files.signed(changed_value(chance, good)))
 
     def load() -> None:
         found = files.load(path)

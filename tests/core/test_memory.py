@@ -66,3 +66,56 @@ def test_what_is_forecast_is_near_what_is_taken():
         tracemalloc.stop()
         forecast = 8 * matrices * len(rows) ** 2
         assert forecast / 3 < peak < 1.1 * forecast, (name, peak / forecast)
+
+
+NEW = ("memory.max", "memory.current", "inactive_file")
+OLD = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def group(folder, names, limit, used, cached):
+    """The files of a control group."""
+    folder.mkdir(parents=True)
+    for name, value in zip(names, (limit, used), strict=False):
+        (folder / name).write_text(f"{value}\n")
+    (folder / "memory.stat").write_text(f"anon 1\n{names[2]} {cached}\nactive_file 5\n")
+
+
+def machine(root, monkeypatch, own, available=2**40):
+    """A machine of files: /proc, and where control groups will be."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable: {available // 1024} kB\n")
+    (root / "proc/self/cgroup").write_text(own)
+    monkeypatch.setattr(memory, "_PROC", root / "proc")
+    monkeypatch.setattr(memory, "_CGROUP", root / "cgroup")
+    return root / "cgroup"
+
+
+def test_files_in_memory_count_as_free_in_a_container(tmp_path, monkeypatch):
+    top = machine(tmp_path, monkeypatch, "0::/\n")
+    group(top, NEW, limit=1000, used=900, cached=600)
+    assert memory.available_bytes() == 700  # 100 are not used, and 600 give way
+
+
+def test_the_first_version_of_control_groups_is_read(tmp_path, monkeypatch):
+    top = machine(tmp_path, monkeypatch, "4:memory:/jobs/mine\n1:cpu:/\n0::/\n")
+    group(top / "memory", OLD, limit=2**63 - 4096, used=10, cached=0)  # no limit
+    assert memory.available_bytes() == 2**40
+    group(top / "memory/jobs/mine", OLD, limit=5000, used=2000, cached=500)
+    assert memory.available_bytes() == 3500
+
+
+def test_the_tightest_group_counts(tmp_path, monkeypatch):
+    top = machine(tmp_path, monkeypatch, "0::/jobs/mine\n")
+    group(top / "jobs/mine", NEW, limit="max", used=10, cached=0)
+    assert memory.available_bytes() == 2**40
+    group(top / "other", NEW, limit=1, used=1, cached=0)  # another's
+    for name, value in zip(NEW, (300, 400), strict=False):
+        (top / "jobs" / name).write_text(str(value))
+    (top / "jobs/memory.stat").write_text("inactive_file 0")
+    assert memory.available_bytes() == 0  # beyond its limit
+
+
+def test_what_cannot_be_read_is_no_limit(tmp_path, monkeypatch):
+    top = machine(tmp_path, monkeypatch, "0::/\n", available=2**30)
+    group(top, NEW, limit="", used=1, cached=0)
+    assert memory.available_bytes() == 2**30

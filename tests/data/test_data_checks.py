@@ -12,6 +12,7 @@ from original_files import FLIGHTS, YEARS, write_flights, write_mnist, write_uci
 from ntkgp.cli import main
 from ntkgp.core.memory import peak_bytes
 from ntkgp.data import SETS, Dataset, Split, cache, flights, sets
+from ntkgp.data.originals import check_digests
 from ntkgp.data.stored import Fact, Stored
 
 FORMS = {"x": ("uint8", ("n",))}
@@ -59,6 +60,18 @@ def test_a_file_that_is_not_the_published_one_replaces_nothing(numbers, source, 
     assert sets.cached(SETS["numbers"]).read_bytes() == cached
     assert main(["data", "get", "numbers", "--from", where, "--as-is"]) == 0
     assert sets.cached(SETS["numbers"]).read_bytes() != cached
+
+
+def test_one_digest_of_several_is_not_enough(tmp_path):
+    """MD5 can be forged: where SHA-256 is known too, a file has both, whatever its name."""
+    path = tmp_path / "file.bin"
+    path.write_bytes(b"forged")
+    md5 = f"md5:{hashlib.md5(b'forged').hexdigest()}"
+    for name in ("file.bin", "another.bin"):
+        check_digests(path, {name: (sha256(path), md5)})  # the control
+        for digests in ((md5, f"sha256:{'0' * 64}"), (f"sha256:{'0' * 64}", md5)):
+            with pytest.raises(ValueError, match="is not the published file"):
+                check_digests(path, {name: digests})
 
 
 def test_arrays_that_are_not_as_known_replace_nothing(numbers, monkeypatch):

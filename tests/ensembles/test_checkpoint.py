@@ -197,6 +197,19 @@ def test_a_second_signal_acts_at_once_and_handlers_come_back():
         signal.raise_signal(signal.SIGINT)
 
 
+def test_a_signal_is_not_forgotten_when_the_work_fails(capsys):
+    def failing():
+        with StopRequests():
+            signal.raise_signal(signal.SIGTERM)
+            raise ValueError("no such thing")
+
+    with pytest.raises(SystemExit) as error:
+        failing()
+    assert error.value.code == 128 + signal.SIGTERM
+    assert isinstance(error.value.__context__, ValueError)
+    assert "ValueError: no such thing" in capsys.readouterr().err
+
+
 def test_threads_train_without_handlers(tmp_path):
     found = []
     thread = threading.Thread(target=lambda: found.append(trained(checkpoint=tmp_path)))

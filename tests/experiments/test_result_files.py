@@ -72,9 +72,26 @@ def test_other_content_is_refused(laws, content, words):
 )
 def test_content_of_other_types_is_refused_in_words(laws, changes):
     """Well signed: the types are wrong, or they hold what a terminal would act on."""
-    results.save(laws, results.load(laws) | changes)
+    laws.write_bytes(results.signed(results.load(laws) | changes))
     with pytest.raises(ValueError, match=r"laws\.json (is not|lacks|cannot be drawn)"):
         report(EXPERIMENTS["laws"], laws)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"runs": [1, 2]}, "its runs are not a list of dictionaries"),
+        ({"config": {"word": "\x1b[31m"}}, "control characters"),
+        ({"versions": None}, "it needs the entries"),
+        ({"notes": "long " * (results.MOST_BYTES // 5)}, "bytes, more than"),
+    ],
+    ids=["types", "control", "lacking", "long"],
+)
+def test_what_could_not_be_loaded_is_not_written(laws, changes, words):
+    before = laws.read_bytes()
+    with pytest.raises(ValueError, match=rf"cannot be written to .*laws\.json: .*{words}"):
+        results.save(laws, results.load(laws) | changes)
+    assert laws.read_bytes() == before
 
 
 def test_control_characters_of_files_do_not_reach_the_terminal(laws, tmp_path, capsys):

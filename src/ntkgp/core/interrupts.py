@@ -46,8 +46,9 @@ class StopRequests:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._restore()
-        if error is None:
-            self.act()  # one that came too late to be asked for
+        if self.noted and error is not None:
+            print(f"before it could stop: {kind.__name__}: {error}", file=sys.stderr)
+        self.act()  # one that came too late to be asked for
 
     def act(self) -> None:
         """Do what the signal asks for, if one has come."""

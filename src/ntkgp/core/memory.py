@@ -2,9 +2,12 @@
 
 import os
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
-_CGROUP = Path("/sys/fs/cgroup")
+_PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+_NO_LIMIT = 2**60
+"""The first version of control groups says so by a number near 2⁶³."""
 
 
 class NotEnoughMemory(MemoryError):
@@ -47,7 +50,7 @@ def peak_bytes() -> int | None:
 def resident_bytes() -> int | None:
     """This process's memory now; None where the platform does not say."""
     try:
-        pages = Path("/proc/self/statm").read_text().split()[1]
+        pages = (_PROC / "self/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
         return None
@@ -64,7 +67,7 @@ def gib(n_bytes: int) -> str:
 
 def _of_the_machine() -> int | None:
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = (_PROC / "meminfo").read_text().splitlines()
         fields = dict(line.split(":") for line in lines)
         return int(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
@@ -76,8 +79,41 @@ def _of_the_machine() -> int | None:
 
 
 def _of_the_container() -> int | None:
+    """What the tightest control group of this process leaves, of either version of them."""
+    left = [_left_in(folder, *names) for folder, names in _groups()]
+    return min((value for value in left if value is not None), default=None)
+
+
+def _groups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
+    """Folders of the process's memory groups, up to the root, and the names of their files.
+
+    Within a container the root is often all there is to see: its own group is mounted there.
+    """
     try:
-        limit, used = ((_CGROUP / f"memory.{name}").read_text() for name in ("max", "current"))
-        return int(limit) - int(used)
-    except (OSError, ValueError):  # no container, or one without a limit, which reads "max"
+        lines = (_PROC / "self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    paths = {"/"}
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            paths |= {path, *map(str, PurePosixPath(path).parents)}
+    for path in sorted(paths):
+        yield _CGROUP / path.lstrip("/"), ("memory.max", "memory.current", "inactive_file")
+        old = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        yield _CGROUP / "memory" / path.lstrip("/"), old
+
+
+def _left_in(folder: Path, limit_name: str, used_name: str, cache_name: str) -> int | None:
+    """Bytes that a group may still take; None without a limit, which reads "max" or is huge.
+
+    Files that were read stay in memory and count as used, but give way: `cache_name` of memory.stat is what
+    the kernel drops first.
+    """
+    try:
+        limit, used = (int((folder / name).read_text()) for name in (limit_name, used_name))
+        lines = (folder / "memory.stat").read_text().splitlines()
+        cached = int(dict(line.split() for line in lines).get(cache_name, 0))
+    except (OSError, ValueError):
         return None
+    return None if limit >= _NO_LIMIT else max(0, limit - used + min(cached, used))

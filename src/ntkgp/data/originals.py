@@ -128,17 +128,23 @@ def _files_in_archive(
 def check_digests(source: Path, digests: Mapping[str, Sequence[str]]) -> None:
     """Refuse public files, or one that `source` is, whose content is not the published one.
 
-    Digests are written "sha256:..." or "md5:...". Files of other names are not looked at.
+    Digests are written "sha256:..." or "md5:..."; a file has all that are known of it. `source` may have
+    a name of its own, and be any of the public files. Files of other names in a folder are not looked at.
     """
     if source.is_file():
-        known = digests.get(source.name) or [one for all_of in digests.values() for one in all_of]
-        if known and not any(_digest(source, one.partition(":")[0]) == one for one in known):
-            raise ValueError(_not_published(source, known[0]))
+        named = digests.get(source.name)
+        public = [named] if named else list(digests.values())
+        if public and not any(_has(source, known) for known in public):
+            raise ValueError(_not_published(source, public[0][0]))
     for name, known in digests.items() if source.is_dir() else ():
         for path in filter(Path.is_file, source.rglob(name)):
             for one in known:
                 if _digest(path, one.partition(":")[0]) != one:
                     raise ValueError(_not_published(path, one))
+
+
+def _has(path: Path, digests: Sequence[str]) -> bool:
+    return all(_digest(path, one.partition(":")[0]) == one for one in digests)
 
 
 def _digest(path: Path, algorithm: str) -> str:

@@ -47,10 +47,22 @@ def machine() -> dict[str, Any]:
 
 
 def save(path: Path, results: Results) -> None:
-    """Write a results file, its checksum first."""
-    plain = json.loads(json.dumps(results, allow_nan=False))
+    """Write a results file, its checksum first; refuse what `load` would refuse."""
+    content = signed(results)
+    plain = json.loads(content)
+    reason = _lacking(plain) or _oddity(plain)
+    if len(content) > MOST_BYTES:
+        reason = f"it would have {len(content):,} bytes, more than {MOST_BYTES:,}"
+    if reason:
+        raise ValueError(f"these results cannot be written to {path}: {reason}.")
     with replacing(path) as file:
-        file.write((json.dumps({"sha256": _digest(plain)} | plain) + "\n").encode())
+        file.write(content)
+
+
+def signed(results: Results) -> bytes:
+    """The content of a results file."""
+    plain = json.loads(json.dumps(results, allow_nan=False))
+    return (json.dumps({"sha256": _digest(plain)} | plain) + "\n").encode()
 
 
 def load(path: Path) -> Results:
@@ -64,12 +76,8 @@ def load(path: Path) -> Results:
             f"{path} is not a results file ({error}). If it was one, it is damaged: run the experiment "
             "again, into another directory."
         ) from None
-    if not isinstance(results, dict) or not all(
-        isinstance(results.get(name), kind) for name, kind in NEEDED.items()
-    ):
-        raise ValueError(
-            f"{path} is not a results file of ntkgp: it needs the entries {', '.join(NEEDED)}."
-        )
+    if reason := _lacking(results):
+        raise ValueError(f"{path} is not a results file of ntkgp: {reason}.")
     if results.pop("sha256") != _digest(results):
         raise ValueError(
             f"{path} is damaged, or was changed after it was written: its checksum does not match. Run "
@@ -78,6 +86,15 @@ def load(path: Path) -> Results:
     if reason := _oddity(results):
         raise ValueError(f"{path} is not a results file of ntkgp: {reason}.")
     return results
+
+
+def _lacking(results: Any) -> str | None:
+    """What every results file has, if this one does not."""
+    if isinstance(results, dict) and all(
+        isinstance(results.get(name), kind) for name, kind in NEEDED.items()
+    ):
+        return None
+    return f"it needs the entries {', '.join(NEEDED)}"
 
 
 def _digest(results: Results) -> str:
