@@ -61,7 +61,7 @@ def when_a_checkpoint_is_there(directory, strike):
     """In a thread: strike as soon as a task has written a checkpoint."""
 
     def watch():
-        while not list(directory.glob("*/attempt-1/turn-0/group-0/*")):
+        while not list(directory.glob("*/attempt-1/turn-0/group-0")):
             time.sleep(0.05)
         strike()
 
@@ -80,7 +80,12 @@ def workers():
 @pytest.mark.filterwarnings("ignore")
 def test_members_and_products_are_those_of_one_machine(cluster):
     assert Ray().tasks_at_once() == 2
-    assert_identical(trained(backend="ray"), trained(members_at_once=2))
+    ensemble = trained(backend=Ray(members_per_task=2))
+    assert_identical(ensemble, trained(members_at_once=2))
+    many = np.linspace(-2, 2, 150_000)[:, None]  # three tasks
+    np.testing.assert_allclose(
+        ensemble.outputs(many, backend="ray"), ensemble.outputs(many), rtol=1e-5, atol=1e-6
+    )
     x = np.random.default_rng(0).normal(size=(300, 3))
     laws = [
         ntkgp.condition(
@@ -90,6 +95,32 @@ def test_members_and_products_are_those_of_one_machine(cluster):
     ]
     np.testing.assert_allclose(laws[1].mean, laws[0].mean, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(laws[1].std, laws[0].std, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rows_on_disk_are_read_by_the_workers(cluster, tmp_path):
+    for name, values in (("x", X), ("y", Y)):
+        np.save(tmp_path / f"{name}.npy", values)
+    rows = ntkgp.ArrayRows(tmp_path / "x.npy", tmp_path / "y.npy", blocks=8, window_rows=24)
+    trainer = Descent(optax.adam(1e-2), epochs=2, batch_size=8)
+    there, here = (
+        fit(NET, rows, members=4, trainer=trainer, members_at_once=2, backend=backend)
+        for backend in (Ray(members_per_task=2), None)
+    )
+    assert_identical(there, here)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_folds_of_a_cross_validation_go_to_the_nodes(cluster):
+    import joblib
+    from ray.util.joblib import register_ray
+    from sklearn.model_selection import cross_val_predict
+
+    register_ray()
+    model = ntkgp.GPRegressor(activation="erf", depth=1, optimizer=None)
+    with joblib.parallel_config("ray"):
+        there = cross_val_predict(model, X, Y[:, 0], cv=4, n_jobs=2)
+    np.testing.assert_allclose(there, cross_val_predict(model, X, Y[:, 0], cv=4), rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")

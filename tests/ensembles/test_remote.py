@@ -74,9 +74,9 @@ def assert_identical(one, other):
 
 
 def test_members_are_those_of_this_machine(ray, tmp_path):
-    """Five on two processors: a task of three and one of two, each with checkpoints of its own."""
+    """A task of three and one of two, each with checkpoints of its own."""
     options = {"members": 5, "trainer": TRAINER}
-    there = fit(NET, X, Y, backend="ray", checkpoint=tmp_path, **options)
+    there = fit(NET, X, Y, backend=Ray(members_per_task=3), checkpoint=tmp_path, **options)
     assert_identical(there, fit(NET, X, Y, members_at_once=3, **options))
     assert len(ray.results) == 2
     assert len(ray.kept) == 1  # the data, once
@@ -85,9 +85,35 @@ def test_members_are_those_of_this_machine(ray, tmp_path):
     assert ray.options_given[0]["max_retries"] == 3
 
 
-def test_tasks_may_have_a_number_of_members(ray):
-    fit(NET, X, Y, members=3, trainer=TRAINER, backend=Ray(members_per_task=1))
+def test_groups_and_paths_do_not_depend_on_the_cluster(ray, tmp_path, monkeypatch):
+    """Whatever it can run at once, and wherever its tasks run."""
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 64.0})
+    monkeypatch.chdir(tmp_path)
+    sent, run = [], Ray.run
+    monkeypatch.setattr(Ray, "run", lambda *given: sent.extend(given[3]) or run(*given))
+    fit(NET, X, Y, members=3, trainer=TRAINER, backend=Ray(members_per_task=2), checkpoint="here")
+    assert [own for own, _, _ in sent] == [[0, 1], [2]]
+    assert [str(at.directory) for _, _, at in sent] == [
+        str(tmp_path / "here" / f"members-{name}") for name in ("0-to-1", "2-to-2")
+    ]
+
+
+def test_each_worker_asks_for_its_own_memory(ray, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "ntkgp.ensembles.job.require_training", lambda *given: asked.append(given[3])
+    )
+    fit(NET, X, Y, members=3, trainer=TRAINER, backend=Ray(members_per_task=2))
+    assert asked == [2, 1]  # two tasks; the driver, whose memory is not used, asked for nothing
+
+
+def test_predictions_of_many_rows_are_shared_out(ray, monkeypatch):
+    monkeypatch.setattr("ntkgp.ensembles.ensemble._TASK_ROWS", 5)
+    ensemble = fit(NET, X, Y, members=2, trainer=TRAINER)
+    there, here = (ensemble.predict(X, backend=backend) for backend in ("ray", None))
     assert len(ray.results) == 3
+    np.testing.assert_allclose(there.means, here.means, rtol=1e-6)
+    np.testing.assert_allclose(there.noise_vars, here.noise_vars, rtol=1e-6)
 
 
 def test_a_product_is_the_sum_of_its_tasks(ray, monkeypatch):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ntkgp.core.arrays import check_counts
 from ntkgp.core.storage import fields_of, storable
 
 
@@ -21,19 +22,24 @@ class Ray:
             the one that the process is connected to already, or else a new one on this machine.
         cpus: processors of one task; XLA starts so many threads in it.
         gpus: graphics processors of one task.
-        members_per_task: members that are trained in one task; None to share them out evenly over the
-            tasks that the cluster can run at once.
+        members_per_task: members that are trained in one task. It is a number of its own, because a member
+            is the same to the last bit only beside as many others: results do not depend on how many
+            machines there are.
         retries: how often a lost task is run again.
 
     >>> Ray("10.0.0.1:6379", cpus=4)
-    Ray(address='10.0.0.1:6379', cpus=4, gpus=0, members_per_task=None, retries=3)
+    Ray(address='10.0.0.1:6379', cpus=4, gpus=0, members_per_task=4, retries=3)
     """
 
     address: str | None = None
     cpus: int = 1
     gpus: int = 0
-    members_per_task: int | None = None
+    members_per_task: int = 4
     retries: int = 3
+
+    def __post_init__(self) -> None:
+        check_counts(cpus=self.cpus, members_per_task=self.members_per_task)
+        check_counts(least=0, gpus=self.gpus, retries=self.retries)
 
     def __to_store__(self) -> dict[str, Any]:
         """All but the address: no file says where to connect to."""

@@ -10,7 +10,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from ntkgp.core.arrays import check_inputs, check_part
+from ntkgp.core.arrays import check_inputs, check_part, row_batches
+from ntkgp.core.cluster import Ray, check_backend
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.hints import misfit
 from ntkgp.core.storage import WrongNetwork, fields_of, is_storable, save, storable
@@ -21,6 +22,8 @@ from ntkgp.ensembles.plans import choose_plan
 from ntkgp.predictive.distributions import Mixture
 
 _BATCH_SIZES = (256, 4096)
+_TASK_ROWS = 16 * _BATCH_SIZES[-1]
+"""The most rows that one task of a cluster predicts."""
 
 
 @storable
@@ -178,23 +181,39 @@ class Ensemble:
             tuple(sorted({*self.failed, *other.failed} - set(indices.tolist()))),
         )
 
-    def outputs(self, x: ArrayLike) -> NDArray[Any]:
+    def outputs(self, x: ArrayLike, backend: str | Ray | None = None) -> NDArray[Any]:
         """f̃_k(x, θ̂_k) of each member, (k, n, c): the mean of its prediction."""
-        return self._predict(x)[0]
+        return self._predict(x, backend)[0]
 
-    def predict(self, x: ArrayLike) -> Mixture:
-        """The predictive mixture of an observation at each x (Appendix F)."""
-        means, noise_vars = self._predict(x)
+    def predict(self, x: ArrayLike, backend: str | Ray | None = None) -> Mixture:
+        """The predictive mixture of an observation at each x (Appendix F).
+
+        With backend="ray", or a `Ray`, the tasks of a cluster predict some rows each.
+        """
+        means, noise_vars = self._predict(x, backend)
         return Mixture(means.astype(np.float64), noise_vars.astype(np.float64))
 
-    def _predict(self, x: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Mean and noise variance of each member, (k, n, c) both.
+    def _predict(
+        self, x: ArrayLike, backend: str | Ray | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Mean and noise variance of each member, (k, n, c) both."""
+        inputs = check_inputs("x", x, self.learner.net.input_shape, np.float32)
+        cluster = check_backend(backend)
+        if cluster is None:
+            parts = [self._predict_here(inputs)]
+        else:
+            rows = row_batches(len(inputs), _TASK_ROWS)
+            parts = cluster.run(_predict_there, [cluster.shared(self)], [inputs[r] for r in rows])
+        means, noise_vars = zip(*parts, strict=True)
+        return np.concatenate(means, axis=1), np.concatenate(noise_vars, axis=1)
+
+    def _predict_here(self, inputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The same on this machine.
 
         In batches of two sizes only, the last one padded, so that two compiled programs serve
         any number of rows.
         """
         before_compiling()
-        inputs = check_inputs("x", x, self.learner.net.input_shape, np.float32)
         plan = choose_plan(self.learner.net, len(self), at_once=self.members_at_once)
         size = next((size for size in _BATCH_SIZES if size >= len(inputs)), _BATCH_SIZES[-1])
         parts = []
@@ -205,6 +224,11 @@ class Ensemble:
             parts.append([np.asarray(part)[:, : len(inputs) - start] for part in normals])
         means, noise_vars = zip(*parts, strict=True)
         return np.concatenate(means, axis=1), np.concatenate(noise_vars, axis=1)
+
+
+def _predict_there(ensemble: Ensemble, inputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """In a task."""
+    return ensemble._predict_here(inputs)
 
 
 def _probe(ensemble: Ensemble) -> NDArray[Any]:

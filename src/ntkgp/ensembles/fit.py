@@ -19,12 +19,12 @@ from ntkgp.core.progress import note
 from ntkgp.core.rows import Rows
 from ntkgp.ensembles.checkpoint import Checkpoint, check_checkpoint
 from ntkgp.ensembles.ensemble import Ensemble
-from ntkgp.ensembles.job import Job, Members, check_job, train_members
+from ntkgp.ensembles.job import Job, Members, check_memory, check_trainers, train_members
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.problem import Data, Problem
-from ntkgp.ensembles.remote import members_per_task, train_remotely
+from ntkgp.ensembles.remote import train_remotely
 from ntkgp.ensembles.trainers import Trainer, decaying_adam, default_trainer
 from ntkgp.ensembles.windows import Windows
 from ntkgp.networks.layered import LayeredNetwork, require_layers
@@ -132,11 +132,11 @@ def fit(
     nets = _check_member_nets(member_nets, net, len(indices))
     job = Job(problem, seed, trainers, plan, members_at_once, windows)
     where, cluster = check_checkpoint(checkpoint), check_backend(backend)
+    check_trainers(job)
     if cluster is None:
-        check_job(job, len(indices))
+        check_memory(job, len(indices))
         done = train_members(job, indices, nets, where, progress)
     else:
-        check_job(job, members_per_task(cluster, len(indices)))
         done = train_remotely(cluster, job, indices, nets, where, progress)
     _report_failures(indices, done)
     _warn_if_far(job, done.trained.objectives[done.good])

@@ -1,7 +1,7 @@
 """Members trained by the tasks of a cluster, in groups."""
 
 from collections.abc import Sequence
-from math import ceil
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,13 +11,8 @@ import numpy as np
 from ntkgp.core.cluster import Ray
 from ntkgp.core.progress import note, progress_bar
 from ntkgp.ensembles.checkpoint import Checkpoint
-from ntkgp.ensembles.job import Job, Members, joined, train_members
+from ntkgp.ensembles.job import Job, Members, check_memory, joined, train_members
 from ntkgp.networks.layered import LayeredNetwork
-
-
-def members_per_task(backend: Ray, n_members: int) -> int:
-    """How many members one task trains."""
-    return backend.members_per_task or ceil(n_members / backend.tasks_at_once())
 
 
 def train_remotely(
@@ -31,9 +26,12 @@ def train_remotely(
     """The members that `train_members` trains on one machine, a group in each task.
 
     The data go into the cluster's memory once. A group keeps checkpoints in a directory of its own; a task
-    that is run again goes on from there, if its machine sees that directory.
+    that is run again goes on from there, if its machine sees that directory. Tasks run in directories that
+    Ray chooses, so a relative path is one from here.
     """
-    size = members_per_task(backend, len(indices))
+    if checkpoint is not None:
+        checkpoint = Checkpoint(Path(checkpoint.directory).absolute(), checkpoint.every)
+    size = backend.members_per_task
     rows = [range(start, min(start + size, len(indices))) for start in range(0, len(indices), size)]
     items = []
     for group in rows:
@@ -49,8 +47,10 @@ def train_remotely(
 
 
 def _train(job: Job, item: tuple[Any, Any, Any]) -> Members:
-    """In a task."""
-    return _to_numpy(train_members(_to_jax(job), *item, progress=False))
+    """In a task: its machine's memory is what must suffice."""
+    job = _to_jax(job)
+    check_memory(job, len(item[0]))
+    return _to_numpy(train_members(job, *item, progress=False))
 
 
 def _received(part: Members) -> Members:
