@@ -6,7 +6,7 @@ import math
 import re
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -31,6 +31,7 @@ RATIOS = {
     "myrtle": "/ ours",
     "noise": "seconds",
     "prediction": "seconds / limit, many rows",
+    "schedule": "days, simulated / plan",
     "separate": "nll",
     "small_data": "seconds / EnsembleRegressor",
     "toy_solver": "ratio",
@@ -159,6 +160,23 @@ def test_tables_go_on_where_they_stopped(run, capsys):
     assert len(runs) == len(fits)
     for score in ("nll", "crps", "rmse", "coverage", "seconds"):
         assert all(math.isfinite(run[score]) for run in runs)
+
+
+def test_the_simulated_schedule_is_the_planned_one(module_of):
+    """By Daly's formula for the mean, within five standard errors; without failures, exactly."""
+    module, rng = module_of("schedule"), np.random.default_rng(1)
+    plan = module.Plan(1000.0, 2.0, 50.0, 10.0, 400.0, 0.0, 0.0, 0.0)
+    taken = [module.member_seconds(plan, rng) for _ in range(2000)]
+    error = np.std(taken) / np.sqrt(len(taken))
+    assert abs(np.mean(taken) - plan.expected) < 5 * error
+    assert plan.expected > 1.2 * plan.work + 40 * 2 / 2  # failures cost: the control
+    safe = replace(plan, mtbf=1e12)
+    makespan, mean = module.simulate(7, 3, safe, rng)
+    assert mean == pytest.approx(1000 + 20 * 2)
+    assert makespan == pytest.approx(3 * mean)  # three waves on three nodes
+    best = module.young_interval(2.0, 400.0)
+    around = [module.daly_seconds(1000.0, best * f, 2.0, 10.0, 400.0) for f in (0.5, 1.0, 2.0)]
+    assert around[1] == min(around)
 
 
 def test_gaps_and_tails_are_parts_of_the_order(module_of):
