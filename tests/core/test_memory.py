@@ -3,6 +3,7 @@
 import tracemalloc
 from functools import cache
 
+import jax
 import numpy as np
 import pytest
 
@@ -53,6 +54,45 @@ def test_a_covariance_of_many_rows_is_refused_in_words(name, monkeypatch):
     assert "the covariance between 200,000 rows needs" in str(error.value)
     assert "64.0 GiB are free" in str(error.value)
     assert "return_std=True" in str(error.value)
+
+
+LARGE = {
+    "kernel": lambda x: ntkgp.ntk(ntkgp.mlp(2), x),
+    "two kernels": lambda x: ntkgp.kernel_matrices(ntkgp.mlp(2), x, x[:9]),
+    "empirical": lambda x: ntkgp.empirical_ntk(NET, NET.init(jax.random.key(0)), x),
+    "predictions": lambda x: model("ensemble").predict(x),
+}
+NET = ntkgp.mlp(2, width=4)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_memory_cannot_hold_is_not_begun(name, monkeypatch):
+    request = LARGE[name]
+    request(MANY[:3])  # the control
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+    monkeypatch.setattr(memory, "_SMALL", 0)
+    request(MANY[:3])
+    with pytest.raises(ntkgp.NotEnoughMemory, match=r"(a kernel of|predicting) 200,000 .* needs"):
+        request(MANY)
+
+
+@pytest.mark.parametrize("name", ["kernel", "empirical", "predictions"])
+def test_kernels_and_predictions_take_what_is_forecast(name, monkeypatch):
+    """The peak of arrays in Python, with the blocks in which they are computed."""
+    told, real = [], memory.require
+    for module in ("core.memory", "ensembles.ensemble"):
+        monkeypatch.setattr(
+            f"ntkgp.{module}.require",
+            lambda needed, *words: told.append(needed) or real(needed, *words),
+        )
+    monkeypatch.setattr(memory, "_SMALL", 0)
+    x = np.random.default_rng(0).normal(size=(60_000 if name == "predictions" else 1500, 2))
+    LARGE[name](x)  # compiles
+    tracemalloc.start()
+    LARGE[name](x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 * told[-1] < peak < 2 * told[-1], peak / told[-1]
 
 
 def test_what_is_forecast_is_near_what_is_taken():

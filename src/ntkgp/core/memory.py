@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+_SMALL = 2**26
 _NO_LIMIT = 2**60
 """The first version of control groups says so by a number near 2⁶³."""
 
@@ -29,6 +30,18 @@ def require_covariance(rows: int, matrices: int, other_bytes: int = 0) -> None:
         "Ask for fewer rows at once, or for the variance of each row alone: predict(x) of a law, "
         "return_std=True of a regressor.",
     )
+
+
+def require_kernel(rows: int, columns: int, itemsize: int, matrices: int = 1) -> None:
+    """Go on if that many matrices of a kernel fit, else raise. Small ones are not worth the question."""
+    needed = matrices * rows * columns * itemsize
+    if needed > _SMALL:
+        require(
+            needed,
+            f"a kernel of {rows:,} x {columns:,} entries",
+            "Compute it for fewer inputs at once, in float32 (dtype=np.float32), or its diagonal alone "
+            "(diagonal=True); condition(..., solver=ntkgp.ConjugateGradients()) needs no matrix.",
+        )
 
 
 def available_bytes() -> int | None:

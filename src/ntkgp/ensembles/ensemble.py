@@ -14,6 +14,7 @@ from ntkgp.core.arrays import check_inputs, check_part, row_batches
 from ntkgp.core.cluster import Ray, check_backend
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.hints import misfit
+from ntkgp.core.memory import require
 from ntkgp.core.storage import WrongNetwork, fields_of, is_storable, save, storable
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.member import Baselearner, Member
@@ -199,6 +200,11 @@ class Ensemble:
         """Mean and noise variance of each member, (k, n, c) both."""
         inputs = check_inputs("x", x, self.learner.net.input_shape, np.float32)
         cluster = check_backend(backend)
+        require(
+            prediction_bytes(len(self), len(inputs), self.learner.target_dim),
+            f"predicting {len(inputs):,} rows by {len(self):,} members",
+            "Predict fewer rows at once.",
+        )
         if cluster is None:
             parts = [self._predict_here(inputs)]
         else:
@@ -224,6 +230,11 @@ class Ensemble:
             parts.append([np.asarray(part)[:, : len(inputs) - start] for part in normals])
         means, noise_vars = zip(*parts, strict=True)
         return np.concatenate(means, axis=1), np.concatenate(noise_vars, axis=1)
+
+
+def prediction_bytes(members: int, rows: int, targets: int) -> int:
+    """Of means and noise variances, in parts, joined, and in float64."""
+    return 2 * (4 + 4 + 8) * members * rows * targets
 
 
 def _predict_there(ensemble: Ensemble, inputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

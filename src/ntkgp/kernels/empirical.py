@@ -11,6 +11,7 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from ntkgp.core.arrays import check_inputs
+from ntkgp.core.memory import require_kernel
 from ntkgp.core.typing import Metric, Params, Part
 from ntkgp.kernels.matrices import BLOCK_BYTES, check_metric
 from ntkgp.networks.protocol import Network, scale
@@ -123,9 +124,10 @@ def function_ntk(
             yield _jacobian_rows(f, params, x[index // n_outputs], index % n_outputs)
 
     columns = x1 if x2 is None else x2
-    result = np.empty(
-        (len(x1) * n_outputs, len(columns) * n_outputs), jnp.result_type(*jax.tree.leaves(params))
-    )
+    shape = (len(x1) * n_outputs, len(columns) * n_outputs)
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+    require_kernel(*shape, dtype.itemsize)
+    result = np.empty(shape, dtype)
     for i, j1 in enumerate(row_blocks(x1)):
         first = i if x2 is None else 0  # symmetric: only from the diagonal on
         for j, j2 in enumerate(row_blocks(columns, first * side), start=first):

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ntkgp.core.arrays import check_inputs, padded_length, precision
 from ntkgp.core.compilation import before_compiling
+from ntkgp.core.memory import require_kernel
 from ntkgp.core.typing import Metric
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 
@@ -146,6 +147,8 @@ def _evaluate(
     with precision(first.dtype):
         if diagonal:
             return _diagonal(wanted, first, block_bytes)
+        columns = first if second is None else second
+        require_kernel(len(first), len(columns), first.dtype.itemsize, len(which))
         if second is None:
             return _symmetric(wanted, first, block_bytes)
         return _rectangular(wanted, first, second, block_bytes)
