@@ -23,6 +23,7 @@ SMALL = {
     "ARROW_IO_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
     "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
     "NPROC": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -33,15 +34,15 @@ TARGET = "y"
 
 @dataclass(frozen=True)
 class Sizes:
-    cap_mb: int = 1024
+    cap_mb: int = 1280
     """0 for none."""
-    data_mb: int = 4096
-    inputs: int = 255
-    group_rows: int = 8192
+    data_mb: int = 5120
+    inputs: int = 63
+    group_rows: int = 16384
     members: int = 2
-    width: int = 64
+    width: int = 32
     epochs: int = 1
-    batch_size: int = 1024
+    batch_size: int = 4096
 
 
 TINY = Sizes(cap_mb=0, data_mb=1, inputs=7, group_rows=512, width=4, batch_size=64)

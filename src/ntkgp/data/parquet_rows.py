@@ -64,6 +64,8 @@ class ParquetRows:
         try:
             with _parquet(path) as file:
                 table = file.read_row_group(group, columns=self._columns, use_threads=False)
+        except MemoryError:  # Arrow's own is an ArrowException too
+            raise
         except (OSError, _arrow().ArrowException) as error:
             raise ValueError(_unreadable(where, error)) from None
         values = np.empty((len(table), len(self._columns)), np.float32)
