@@ -16,9 +16,10 @@ from ntkgp.data.array_rows import ArrayRows, StandardisedRows
 from ntkgp.data.parquet_rows import ParquetRows
 from ntkgp.ensembles.checkpoint import Checkpoint, CheckpointNotWritten
 from ntkgp.ensembles.ensemble import Ensemble
-from ntkgp.ensembles.fit import MemberFailure, MemberRetried, fit
+from ntkgp.ensembles.fit import fit
 from ntkgp.ensembles.methods import METHODS, Method, Offset, PriorNetwork, Tangent
 from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise, Noise
+from ntkgp.ensembles.outcome import MemberFailure, MemberRetried
 from ntkgp.ensembles.trainers import Descent, GaussNewton, RandomCropsAndFlips, Trainer
 from ntkgp.kernels.empirical import empirical_ntk
 from ntkgp.kernels.linalg import NotPositiveDefinite

@@ -6,7 +6,7 @@ import pytest
 
 import ntkgp
 from ntkgp import Descent, EnsembleRegressor, GPClassifier, GPRegressor
-from ntkgp.ensembles.fit import FarFromTargets
+from ntkgp.ensembles.outcome import FarFromTargets
 from ntkgp.laws.evidence import training_kernel
 
 X = np.random.default_rng(0).normal(size=(12, 2))

@@ -1,7 +1,6 @@
 """Training an ensemble in one call."""
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import index
@@ -10,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ntkgp.core.arrays import check_inputs, check_number, check_seed, check_weights
 from ntkgp.core.cluster import Ray, check_backend
@@ -23,6 +22,7 @@ from ntkgp.ensembles.job import Job, Members, check_memory, check_trainers, trai
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
+from ntkgp.ensembles.outcome import report_failures, warn_if_far
 from ntkgp.ensembles.problem import Data, Problem
 from ntkgp.ensembles.remote import train_remotely
 from ntkgp.ensembles.trainers import Trainer, decaying_adam, default_trainer
@@ -31,20 +31,6 @@ from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 
 MOST_MEMBERS = 100_000
-FAR = 1e3
-"""So many times the size of y away from y, members have learned nothing."""
-
-
-class MemberFailure(UserWarning):
-    """Some members' losses became NaN or infinite, and those members were left out."""
-
-
-class FarFromTargets(UserWarning):
-    """Members' predictions at the training rows are nowhere near their targets."""
-
-
-class MemberRetried(UserWarning):
-    """Some members' losses became NaN or infinite, and those members were trained with smaller steps."""
 
 
 def fit(
@@ -138,8 +124,8 @@ def fit(
         done = train_members(job, indices, nets, where, progress)
     else:
         done = train_remotely(cluster, job, indices, nets, where, progress)
-    _report_failures(indices, done)
-    _warn_if_far(job, done.trained.objectives[done.good])
+    report_failures(indices, done)
+    warn_if_far(job, done.trained.objectives[done.good])
     return _ensemble(job, indices, done)
 
 
@@ -163,61 +149,6 @@ def _ensemble(job: Job, indices: tuple[int, ...], done: Members) -> Ensemble:
         members_at_once=job.members_at_once,
         failed=tuple(i for i, ok in zip(indices, good, strict=True) if not ok),
     )
-
-
-def _report_failures(indices: tuple[int, ...], done: Members) -> None:
-    diverged = "the training loss of {} became NaN or infinite"
-    remedy = (
-        "Lower the learning rate, standardise the data, give a larger noise_std, or check y for "
-        "extreme values."
-    )
-    tried = list(zip(indices, done.good, done.attempts, strict=True))
-    failed = [i for i, ok, _ in tried if not ok]
-    retried = [i for i, ok, attempts in tried if ok and attempts > 1]
-    if len(failed) == len(indices):
-        raise FloatingPointError(
-            f"no member survived training: {diverged.format(_named(failed))}, with smaller steps too. "
-            f"{remedy}"
-        )
-    if retried:
-        warnings.warn(
-            f"{diverged.format(_named(retried))}. They were trained again with smaller steps, and are "
-            f"part of the ensemble. {remedy}",
-            MemberRetried,
-            stacklevel=3,
-        )
-    if failed:
-        warnings.warn(
-            f"{diverged.format(_named(failed))}, with smaller steps too. They are left out of the "
-            f"ensemble. {remedy}",
-            MemberFailure,
-            stacklevel=3,
-        )
-
-
-def _named(members: Sequence[int]) -> str:
-    return f"member{'s' if len(members) > 1 else ''} {', '.join(map(str, members))}"
-
-
-def _warn_if_far(job: Job, objectives: NDArray[Any]) -> None:
-    """Say so if members end far from all targets: training was finite, and led nowhere."""
-    learner, data = job.problem.learner, job.problem.data
-    if not learner.noise.least_squares:
-        return
-    if job.windows is not None:
-        size = job.windows.survey.mean_square**0.5
-    else:
-        y, weight = np.asarray(data.y, np.float64), np.asarray(data.share(), np.float64)[:, None]
-        size = float(np.sqrt(np.sum(weight * y**2) / np.sum(weight) / y.shape[1]))
-    misses = np.sqrt(2 * np.maximum(objectives, 0) / learner.target_dim)
-    worst = float(np.max(misses, initial=0.0)) / max(size, float(learner.noise_std), 1e-30)
-    if worst > FAR:
-        warnings.warn(
-            f"training ended {worst:.1g} times the size of y away from y, and is of no use. Lower the "
-            "learning rate, take more steps, or standardise the data.",
-            FarFromTargets,
-            stacklevel=3,
-        )
 
 
 def _check_members(members: Any) -> tuple[int, ...]:
