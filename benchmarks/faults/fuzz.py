@@ -411,6 +411,41 @@ def flights_parquet(folder: Path) -> Loader:
     return Loader(damage, lambda: loader.read(path, "flights2008"))
 
 
+def rows(folder: Path) -> Loader:
+    """Parquet and .npy files that are trained on where they lie."""
+    import numpy as np
+    import pyarrow
+    from pyarrow import parquet
+
+    import ntkgp
+    from ntkgp.core.rows import surveyed
+
+    values = np.random.default_rng(0).random((60, 3), np.float32)
+    table = pyarrow.table(list(values.T), names=["a", "b", "y"])
+    columns, maps, goods = folder / "rows.parquet", folder / "x.npy", []
+    for options in ({}, {"compression": "zstd"}, {"use_dictionary": False, "compression": "none"}):
+        parquet.write_table(table, columns, row_group_size=25, **options)
+        goods.append((columns, columns.read_bytes()))
+    np.save(maps, values[:, :2])
+    goods.append((maps, maps.read_bytes()))
+    damaged: list[Path] = []
+
+    def damage(chance: random.Random) -> None:
+        path, good = chance.choice(goods)
+        place = chance.choice((96, len(good)))
+        path.write_bytes(changed(chance, good[:place]) + good[place:])
+        damaged[:] = [path]
+
+    def load() -> None:
+        if damaged == [maps]:
+            source: Any = ntkgp.ArrayRows(maps, values[:, 2], blocks=25)
+        else:
+            source = ntkgp.ParquetRows(columns, ["a", "b"], "y")
+        surveyed(source, (2,), 1)
+
+    return Loader(damage, load)
+
+
 def uci(folder: Path) -> Loader:
     import original_files
 
@@ -468,6 +503,7 @@ LOADERS: dict[str, Callable[[Path], Loader]] = {
         svhn,
         flights_csv,
         flights_parquet,
+        rows,
         uci,
         cached,
     )

@@ -85,5 +85,11 @@ def test_maps_that_are_none_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(ValueError, match="x cannot be mapped"):
         _ = ArrayRows(path, np.zeros(40)).lengths
+    np.save(path, np.zeros((40, 2)))
+    path.write_bytes(
+        path.read_bytes().replace(b"}", b"(", 1)
+    )  # NumPy's parser has errors of its own
+    with pytest.raises(ValueError, match="x cannot be mapped"):
+        _ = ArrayRows(path, np.zeros(40)).lengths
     with pytest.raises(ValueError, match="one row for each example"):
         _ = ArrayRows(np.zeros((3, 1)), np.zeros(4)).lengths

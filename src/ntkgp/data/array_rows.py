@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def _opened(name: str, given: Given) -> NDArray[Any]:
         return np.asanyarray(given)
     try:
         return np.load(Path(given), mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:
         raise ValueError(
             f"{name} cannot be mapped from {given}: {error}. Give an .npy file of numbers, as "
             "numpy.save writes it."
