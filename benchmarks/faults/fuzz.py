@@ -3,6 +3,9 @@
     python benchmarks/faults/fuzz.py                          # 10,000 files for each loader
     python benchmarks/faults/fuzz.py --files 200 --loaders svhn model
 
+`model` is the slowest, several minutes of computing: some of what it loads is asked for predictions, and
+compiled for them.
+
 A good file is changed at random: bits, bytes, lengths, pieces; and, for formats with checksums or packing,
 its content, packed and signed again, so that the changes get past them. Every loader runs in a process of
 its own with a limit on its memory. A file is
@@ -567,6 +570,8 @@ def _memory(entry: str) -> int:
 
 def fuzz(name: str, count: int, seed: int) -> tuple[Counter[str], int]:
     """What became of so many files, and the most memory that a process took for one."""
+    from ntkgp.core.progress import progress_bar
+
     outcomes: Counter[str] = Counter()
     peak, first = 0, 0
     shared = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
@@ -582,8 +587,15 @@ def fuzz(name: str, count: int, seed: int) -> tuple[Counter[str], int]:
                 str(count),
                 place,
             ]
-            process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        lines = [line.split(maxsplit=1) for line in process.stdout.splitlines()]
+            lines = []
+            with (
+                progress_bar(count, name, shown=True) as bar,
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+            ):
+                bar.update(first)
+                for line in process.stdout or ():
+                    lines.append(line.strip().split(maxsplit=1))
+                    bar.update(line.endswith("begun\n"))
         ended = {n: what for n, what in lines if what != "begun" and n != "memory"}
         outcomes.update(ended.values())
         peak = max([peak, *(int(what) for n, what in lines if n == "memory")])

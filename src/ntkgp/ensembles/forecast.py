@@ -41,13 +41,15 @@ def bytes_needed(problem: Problem, trainer: Trainer, plan: Plan, members: int) -
     validation set, the best parameters so far.
     """
     draw = one_draw(problem)
+    of_window = 0 if problem.whole is None else _bytes_of(draw.epsilon)  # the group's alone
     state = jax.eval_shape(trainer.init, problem, draw)
     theta = _bytes_of(draw.theta)
     best = theta if problem.validation is not None else 0
     in_training = _bytes_of(state) + theta + best + trainer.bytes_per_member(problem)
     if keeps_delta(problem, trainer, plan.at_once):
         in_training += delta_bytes(problem)
-    whole = members * _bytes_of(draw)
+    in_training += of_window
+    whole = members * (_bytes_of(draw) - of_window)
     if members > plan.at_once:  # cut into groups, whose results are put together
         whole += whole + members * theta
     return whole + plan.at_once * in_training

@@ -48,13 +48,14 @@ class Windows:
     def of(cls, rows: Rows, learner: Baselearner, seed: int, progress: bool) -> "Windows":
         """After one pass over the rows, which checks them."""
         shape, targets = learner.net.input_shape, learner.target_dim
-        longest = max(rows.lengths, default=0)
-        values = int(np.prod(shape)) + targets
+        longest, values = max(rows.lengths, default=0), int(np.prod(shape)) + targets
+        window = max(longest, min(rows.window_rows, sum(rows.lengths)))
         require(
-            3 * 8 * longest * values,  # as it is read, as one float64 array, as float32 and a copy
-            f"reading a block of {longest:,} rows of {values:,} numbers",
-            "Keep the rows in smaller blocks; of a Parquet file these are its row groups: write it "
-            "again with a smaller row_group_size.",
+            24 * longest * values
+            + 16 * window * values,  # as it is read; in parts, whole, on the device
+            f"reading blocks of up to {longest:,} rows of {values:,} numbers, {window:,} rows at once,",
+            "Take a smaller window_rows, or keep the rows in smaller blocks; of a Parquet file these "
+            "are its row groups: write it again with a smaller row_group_size.",
         )
         return cls(rows, surveyed(rows, shape, targets, progress), seed, learner)
 
