@@ -40,6 +40,11 @@ class ArrayRows:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what was opened, for another process."""
+        if any(isinstance(given, np.memmap) for given in (self.x, self.y)):
+            raise TypeError(
+                "a numpy.memmap would be sent to another process whole: give ArrayRows the paths of "
+                ".npy files."
+            )
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @cached_property

@@ -26,7 +26,7 @@ from ntkgp.ensembles.outcome import report_failures, warn_if_far
 from ntkgp.ensembles.problem import Data, Problem
 from ntkgp.ensembles.remote import train_remotely
 from ntkgp.ensembles.trainers import Trainer, decaying_adam, default_trainer
-from ntkgp.ensembles.windows import Windows
+from ntkgp.ensembles.windows import Windows, in_mini_batches
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
 
@@ -111,7 +111,7 @@ def fit(
         noise,
     ).check()
     seed = check_seed(seed)
-    windows = _check_rows(x, y, sample_weight, learner, seed, progress)
+    windows = _check_rows(x, y, sample_weight, trainer, learner, seed, progress)
     data = windows.first() if windows else _check_data("x", "y", x, y, learner, sample_weight)
     problem = _check_problem(learner, data, validation, windows)
     trainers = _check_trainers(trainer, problem, windows, progress)
@@ -207,7 +207,13 @@ def _check_member_nets(
 
 
 def _check_rows(
-    x: Any, y: Any, sample_weight: Any, learner: Baselearner, seed: int, progress: bool
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    trainer: Any,
+    learner: Baselearner,
+    seed: int,
+    progress: bool,
 ) -> Windows | None:
     """Rows that stay on disk, in windows; None for arrays."""
     if not isinstance(x, Rows):
@@ -219,6 +225,9 @@ def _check_rows(
             f"{type(x).__name__} has its own targets, and rows of equal weight: give neither y nor "
             "sample_weight."
         )
+    for each in trainer if isinstance(trainer, (list, tuple)) else [trainer]:
+        if each is not None:
+            in_mini_batches(each)  # said before all rows are read
     return Windows.of(x, learner, seed, progress)
 
 

@@ -50,9 +50,9 @@ class Windows:
         shape, targets = learner.net.input_shape, learner.target_dim
         longest, values = max(rows.lengths, default=0), int(np.prod(shape)) + targets
         window = max(longest, min(rows.window_rows, sum(rows.lengths)))
+        as_read, in_window = 24 * longest, 16 * window  # bytes of each value, with copies
         require(
-            24 * longest * values
-            + 16 * window * values,  # as it is read; in parts, whole, on the device
+            (as_read + in_window) * values,
             f"reading blocks of up to {longest:,} rows of {values:,} numbers, {window:,} rows at once,",
             "Take a smaller window_rows, or keep the rows in smaller blocks; of a Parquet file these "
             "are its row groups: write it again with a smaller row_group_size.",
@@ -80,15 +80,11 @@ class Windows:
 
     def paced(self, trainer: Trainer) -> Trainer:
         """The trainer with rounds of one window in place of an epoch."""
-        if not isinstance(trainer, Descent) or trainer.batch_size is None:
-            raise ValueError(
-                "rows that are read in blocks are trained on by mini-batches: give "
-                f"trainer=ntkgp.Descent(optimizer, epochs=..., batch_size=...); got {trainer!r:.80}."
-            )
+        descent = in_mini_batches(trainer)
         return replace(
-            trainer,
-            epochs=trainer.epochs * self.in_epoch,
-            evaluate_every=trainer.evaluate_every * self.in_epoch,
+            descent,
+            epochs=descent.epochs * self.in_epoch,
+            evaluate_every=descent.evaluate_every * self.in_epoch,
         )
 
     def first(self) -> Data:
@@ -130,6 +126,16 @@ class Windows:
         ]
         where = np.pad(np.concatenate(of_slots), (0, length - len(x)), "edge")
         return Data.of(x, y, length=length), where
+
+
+def in_mini_batches(trainer: Any) -> Descent:
+    """The trainer, or an error if it needs all rows at once."""
+    if not isinstance(trainer, Descent) or trainer.batch_size is None:
+        raise ValueError(
+            "rows that are read in blocks are trained on by mini-batches: give "
+            f"trainer=ntkgp.Descent(optimizer, epochs=..., batch_size=...); got {trainer!r:.80}."
+        )
+    return trainer
 
 
 @lru_cache(maxsize=2)
