@@ -62,8 +62,8 @@ class ParquetRows:
         path, group = self._groups[0][block]
         where = f"row group {group} of {path}"
         try:
-            with _parquet(path) as file:
-                table = file.read_row_group(group, columns=self._columns, use_threads=False)
+            file = self._opened(path)
+            table = file.read_row_group(group, columns=self._columns, use_threads=False)
         except MemoryError:  # Arrow's own is an ArrowException too
             raise
         except (OSError, _arrow().ArrowException) as error:
@@ -75,6 +75,16 @@ class ParquetRows:
         return np.ascontiguousarray(values[:, :n_inputs]), np.ascontiguousarray(
             values[:, n_inputs:]
         )
+
+    def _opened(self, path: Path) -> Any:
+        """The file; the last one stays open, because its footer describes every row group."""
+        if self._last.get("path") != path:
+            self._last.update(path=path, file=_parquet(path))
+        return self._last["file"]
+
+    @cached_property
+    def _last(self) -> dict[str, Any]:
+        return {}
 
     @property
     def _columns(self) -> list[str]:

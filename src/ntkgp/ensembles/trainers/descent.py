@@ -104,11 +104,12 @@ class Descent:
             )
 
     def bytes_per_member(self, problem: Problem) -> int:
-        """A mini-batch, and the order of the rows."""
+        """A mini-batch, the scaled noise, and the order of the rows: 32-bit keys and rows, before and
+        after they are sorted, and cut into batches."""
         if self.batch_size is None or self._full_batch(problem):
             return 0
         x, y = problem.data.x, problem.data.y
-        return self.batch_size * (x.nbytes + y.nbytes) // len(x) + 4 * len(x)
+        return self.batch_size * (x.nbytes + y.nbytes) // len(x) + y.nbytes + 5 * 4 * len(x)
 
     def init(self, problem: Problem, draw: Draw) -> DescentState:
         return DescentState(draw.theta, self._masked(problem.learner).init(draw.theta))
