@@ -1,6 +1,7 @@
 """How the tests compile what they run, and what doctests may use without importing it."""
 
 import os
+import signal
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -25,6 +26,7 @@ if jax.__version_info__ < (0, 11):
 # user gives must be answered in words.
 IN_WORDS = ("estimators", "ensembles/fit.py", "tables/models.py")
 PAGES_THAT_LEARN = ("file.md",)
+SLOW_PAGES = ("experiments.md", "flax.md", "own.md")
 SOURCE = Path(__file__).parent / "src" / "ntkgp"
 PATHS = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")]
 CHECKED = [path for path in PATHS if not path.startswith(IN_WORDS) and "__init__" not in path]
@@ -53,14 +55,18 @@ def pytest_configure(config):
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     one_core_each()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     compilation._MOST_GROWTH = 2**40  # tests forget programs between them, not within: see below
     jax.local_devices()  # one of them, before the command line can ask for more
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out
 def pytest_collection_modifyitems(items):
-    """Of tests with `quick` cases, `make test-slow` runs the others."""
+    """Of tests with `quick` cases, `make test-slow` runs the others; and a few pages."""
     for item in items:
+        if item.name in SLOW_PAGES:
+            item.add_marker(pytest.mark.slow)
         quick = item.get_closest_marker("quick")
         if quick and not any(fnmatchcase(item.callspec.id, case) for case in quick.args):
             item.add_marker(pytest.mark.slow)

@@ -214,7 +214,7 @@ def assert_finite_table(printed):
     assert not re.search(r"\b(nan|inf)\b", printed)
 
 
-@pytest.mark.quick("saves-options1")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "options"),
     [

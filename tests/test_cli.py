@@ -53,6 +53,7 @@ def test_reproduce_writes_results_figures_and_table(small_run):
         assert (small_run / name).stat().st_size > 100
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues(small_run, capsys):
     path = small_run / "toy.json"
     contents = results.load(path)
@@ -142,25 +143,29 @@ def test_bad_settings_are_refused_in_words(setting):
         override(toy.ToyConfig(), [setting])
 
 
+def contents_of(experiment):
+    return {"experiment": experiment, "config": {}, "versions": {}, "runs": []}
+
+
 def test_results_are_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "toy.json"
-    results.save(path, {"experiment": "toy"})
+    results.save(path, contents_of("toy"))
     with pytest.raises(TypeError):
-        results.save(path, {"experiment": object()})
+        results.save(path, contents_of(object()))
     assert json.loads(path.read_text())["experiment"] == "toy"
 
 
 @pytest.mark.parametrize("function", ["replace", "fsync"])
 def test_a_full_disk_leaves_what_was_there(function, tmp_path, monkeypatch):
     path = tmp_path / "toy.json"
-    results.save(path, {"experiment": "toy"})
+    results.save(path, contents_of("toy"))
 
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, function, full)
     with pytest.raises(OSError, match="No space left"):
-        results.save(path, {"experiment": "another"})
+        results.save(path, contents_of("another"))
     assert [child.name for child in tmp_path.iterdir()] == ["toy.json"]
     assert json.loads(path.read_text())["experiment"] == "toy"
 

@@ -28,7 +28,7 @@ def test_programs_are_kept_by_default_even_if_jax_has_compiled_before(tmp_path):
     assert (tmp_path / "compiled").stat().st_mode & 0o077 == 0  # nobody else's business
 
 
-@pytest.mark.quick("off")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variables",
     [{"NTKGP_COMPILED": "off"}, {"JAX_COMPILATION_CACHE_DIR": "elsewhere"}],

@@ -130,6 +130,10 @@ def machine(root, monkeypatch, own, available=2**40):
     return root / "cgroup"
 
 
+def test_free_memory_is_known_here():
+    assert memory.available_bytes() > 2**20
+
+
 def test_files_in_memory_count_as_free_in_a_container(tmp_path, monkeypatch):
     top = machine(tmp_path, monkeypatch, "0::/\n")
     group(top, NEW, limit=1000, used=900, cached=600)

@@ -189,6 +189,7 @@ def test_a_layer_of_the_user_s_own_is_saved_only_if_it_is_storable(tmp_path):
         ntkgp.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_laws_and_ensembles_load_without_scikit_learn_and_estimators_bring_it(tmp_path):
     x = np.linspace(-1, 1, 6)[:, None]
     ntkgp.condition(ntkgp.mlp(1), x, x).save(tmp_path / "law")

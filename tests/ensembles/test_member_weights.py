@@ -71,7 +71,7 @@ def test_the_gradient_is_that_of_repeated_rows(method):
         assert np.abs(other - theirs).max() > 0.01 * size
 
 
-@pytest.mark.quick("ntkgp-param")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ntkgp-lin", "ntkgp-param"])
 def test_gauss_newton_ends_where_it_ends_on_repeated_rows(method):
     """One minimum where the model is linear; near a start with an anchor also of the network itself.
@@ -135,6 +135,7 @@ def test_mini_batches_have_the_whole_loss_on_average():
     assert np.ptp(parts) > 0.01 * loss(None)  # the control: they differ
 
 
+@pytest.mark.slow
 def test_a_member_knows_the_weights_it_was_trained_with():
     net, options = ntkgp.mlp(1, width=8, depth=1), {"members": 1, "noise_std": NOISE}
     short = GaussNewton(max_steps=2)

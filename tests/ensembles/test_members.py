@@ -231,6 +231,7 @@ def test_methods_keep_only_the_parameter_sets_of_table_2():
     }
 
 
+@pytest.mark.slow
 def test_ensembles_keep_only_the_parameter_sets_of_table_2_after_training():
     """Sets stored at test time: Table 2, last column."""
     x = np.linspace(-1, 1, 3)[:, None]

@@ -108,7 +108,7 @@ def test_ntkgp_lin_members_are_draws_from_the_posterior_of_their_empirical_ntk()
     assert_not_covariance(outputs - mean, j_t @ j_t.T)  # the control: the prior
 
 
-@pytest.mark.quick("ntkgp-lin")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     METHODS,
@@ -162,7 +162,7 @@ def test_gauss_newton_recovers_from_a_factorisation_that_fails():
     assert np.all(ensemble.losses[:, -1] < 1e-2 * ensemble.losses[:, 0])
 
 
-@pytest.mark.quick("ntkgp-lin")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", LINEAR)
 def test_linear_methods_are_solved_at_small_noise(method):
     x = np.linspace(-1, 1, 60)[:, None]
@@ -170,6 +170,7 @@ def test_linear_methods_are_solved_at_small_noise(method):
     assert np.abs(ensemble.outputs(x)[:, :, 0] - np.sin(x)[:, 0]).max() < 0.05
 
 
+@pytest.mark.slow
 def test_the_end_of_training_is_told():
     net, options = ntkgp.mlp(1, width=16), {"members": 3, "noise_std": NOISE}
     solved = fit(net, X, Y, method="ntkgp-lin", **options)
@@ -287,6 +288,7 @@ def test_a_member_is_the_same_alone_and_in_company(method, trainer):
 OTHER_PLANS = [{"plan": "unrolled"}, {"plan": "one by one"}, {"members_at_once": 2}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "plans"),
     [
@@ -414,6 +416,7 @@ def test_what_does_not_suit_gauss_newton_is_trained_by_adam(capsys):
     assert "trainer: Descent" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
     fit(ntkgp.mlp(1, width=8), X, Y, members=2, progress=True)
     assert "2 at once, together" in capsys.readouterr().err
@@ -436,6 +439,7 @@ def test_delta_within_the_step_is_the_cached_one(method, trainer, monkeypatch):
     np.testing.assert_allclose(again.outputs(T), kept.outputs(T), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_augmented_inputs_bring_their_own_delta():
     """Inputs replaced by others in every step: the same training as on those others."""
     trainer = partial(Descent, ADAM, epochs=4, batch_size=2)
@@ -496,6 +500,7 @@ def test_mini_batches_visit_every_example_once_an_epoch():
     assert orders[0].tolist() != orders[1].tolist()
 
 
+@pytest.mark.slow
 def test_a_shuffle_is_jax_s_own_whatever_the_array_s_length():
     key, learner = jax.random.key(3), Baselearner(ntkgp.mlp(1, width=4), METHODS["nngp"], NOISE)
     for n in (5, 67, 2000):
@@ -529,7 +534,7 @@ def test_rows_that_fill_up_an_array_change_nothing(method, trainer, monkeypatch)
     assert filled.trained_on == plain.trained_on
 
 
-@pytest.mark.quick("descent")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trainer", [GaussNewton(max_steps=3), Descent(ADAM, epochs=2)], ids=["gauss-newton", "descent"]
 )
@@ -578,6 +583,7 @@ def test_a_decaying_rate_is_optax_s_cosine():
     assert np.abs(one - three).max() > 1e-3  # the control
 
 
+@pytest.mark.slow
 def test_learning_rate_schedules_are_followed():
     """A schedule that is 0 after the first step stops training there."""
     net = ntkgp.mlp(1, width=8)
@@ -642,6 +648,7 @@ def test_what_becomes_of_a_member_after_its_early_stop_does_not_count():
     assert company.indices == tuple(np.flatnonzero(alone))
 
 
+@pytest.mark.slow
 def test_validation_uses_the_member_s_own_delta():
     net = ntkgp.mlp(1, width=32)
     trainer = Descent(ADAM, epochs=30)
@@ -670,6 +677,7 @@ def test_a_member_that_diverges_is_named_and_left_out():
     np.testing.assert_allclose(ensemble.outputs(T), clean.outputs(T)[[0, 2]], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_when_no_member_survives_there_is_an_error():
     with pytest.raises(FloatingPointError, match="learning rate"):
         fit(ntkgp.mlp(1, width=8), X, Y, members=2, trainer=Descent(optax.sgd(1e20), epochs=5))
@@ -727,6 +735,7 @@ def test_a_second_fit_compiles_no_new_step():
     assert run_rounds._cache_size() == compiled
 
 
+@pytest.mark.slow
 def test_noise_free_ntkgp_interpolates():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -13,6 +13,7 @@ NET = ntkgp.mlp(1, width=16, depth=1, b_std=0.3)
 ADAM = Descent(optax.adam(1e-2), epochs=3, batch_size=6)
 
 
+@pytest.mark.slow
 def test_a_second_trainer_goes_on_where_the_first_ended():
     """A linear method has one minimum, which Gauss-Newton reaches from anywhere."""
     first, alone, both = (

@@ -245,7 +245,7 @@ def examples(count):
     )
 
 
-@pytest.mark.quick("GPClassifier")
+@pytest.mark.slow
 @pytest.mark.parametrize("model", GPS, ids=name_of)
 @given(
     table=st.sampled_from(list(TABLES)),

@@ -10,6 +10,7 @@ import ntkgp
 from ntkgp.estimators.cross_fitted import overconfidence
 from ntkgp.estimators.left_out import JITTER, checked
 from ntkgp.estimators.preparation import Choice, choose
+from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.laws.table import get_law
 from ntkgp.networks.layers import Erf
 
@@ -75,8 +76,11 @@ def test_the_factor_is_that_of_plain_algebra(weighted):
         var = np.diag(kernel)[out] - np.sum(across * linalg.solve(k, across.T).T, axis=1)
         var = var + noise_stds[0] ** 2 / of[out]
         squares.append((y[out, 0] / (0.5 * stretch) - mean) ** 2 / var)
-    z = np.mean(squares)
-    assert z > 1.2  # or nothing is tested
+    grid = np.linspace(-8, 8, 100_001)
+    normal = np.exp(-(grid**2) / 2) / (2 * np.pi) ** 0.5
+    usual = np.sum(np.minimum(grid**2, 9) * normal) * (grid[1] - grid[0])
+    z = np.mean(np.minimum(squares, 9)) / usual
+    assert z > 1.1  # or nothing is tested
     assert found == pytest.approx((1 + 2 / 3 * (z - 1)) ** 0.5, rel=1e-4)
 
 
@@ -91,6 +95,40 @@ def test_few_rows_and_many_are_left_alone():
 
     for n in (29, 401):
         assert overconfidence(never, *noise_of_columns(n, 2, 0), None, LAW, 0) == 1
+
+
+def test_an_outlier_does_not_decide():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 1)), rng.normal(size=(60, 1))
+    net = ntkgp.mlp(1, activation=Erf(), depth=1)
+    given = Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0)
+    before = overconfidence(lambda *rows: given, x, y, None, LAW, 0)
+    y[7] = 50.0
+    after = overconfidence(lambda *rows: given, x, y, None, LAW, 0)
+    assert after < before + 0.1
+
+
+def test_thirds_that_nothing_can_be_learned_from_say_nothing():
+    """All targets but two are 0, and these are in one third."""
+    y = np.zeros((30, 1))
+    y[np.random.default_rng(0).permutation(30)[:2]] = [[1.0], [-1.0]]
+    x = np.random.default_rng(1).normal(size=(30, 2))
+    net = ntkgp.mlp(2, activation=Erf(), depth=1)
+    asked = []
+
+    def choice(x, y, weight):
+        asked.append(np.ptp(y))
+        return Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0)
+
+    assert overconfidence(choice, x, y, None, LAW, 0) == 1
+    assert len(asked) == 2
+
+
+def test_a_failure_of_thirds_is_no_failure_of_the_fit():
+    def fails(*rows):
+        raise NotPositiveDefinite("with fewer rows")
+
+    assert overconfidence(fails, *noise_of_columns(40, 2, 0), None, LAW, 0) == 1
 
 
 def test_regressors_grow_their_deviations_by_it_and_leave_their_means(monkeypatch):

@@ -277,6 +277,7 @@ def test_columns_that_do_not_matter_are_found(regressor):
     assert max(scale[2:]) < min(scale[:2])
 
 
+@pytest.mark.slow
 def test_the_network_of_highest_evidence_is_chosen():
     x = np.linspace(-2, 2, 80)[:, None]
     auto = GPRegressor(depth=1, random_state=0).fit(x, np.sin(2 * x[:, 0]))
@@ -372,6 +373,7 @@ def test_classifiers_learn_and_average_their_members(classifier):
     np.testing.assert_array_equal(classifier.predict(X[:5]), best)
 
 
+@pytest.mark.quick("GPClassifier")
 def test_with_the_paper_s_noise_the_target_scale_is_the_paper_s(classifier):
     """κ² = C ζ₀ with ζ₀ the mean of Θ(x, x) on the standardised training inputs."""
     paper = clone(classifier).set_params(noise_std=0.1).fit(X, LABELS)
@@ -385,6 +387,7 @@ def test_with_the_paper_s_noise_the_target_scale_is_the_paper_s(classifier):
     assert fixed.kappa_ == 3.0
 
 
+@pytest.mark.slow
 def test_classifiers_learn_noise_and_target_scale_by_marginal_likelihood():
     """The law of C - 1 contrasts has no higher likelihood at other values of κ and σ."""
     model = GPClassifier(random_state=0).fit(X, LABELS)
@@ -506,7 +509,7 @@ def test_estimators_work_inside_scikit_learn():
     assert search.fit(X, Y).best_score_ > 0.8
 
 
-@pytest.mark.quick("ntkgp", "randomised-prior")
+@pytest.mark.quick("ntkgp")
 @pytest.mark.parametrize("law", ntkgp.LAWS)
 def test_every_law_has_estimators(law):
     model = GPRegressor(law, activation="erf", depth=1, optimizer=None).fit(X, Y)
@@ -516,7 +519,7 @@ def test_every_law_has_estimators(law):
     assert GPClassifier(law, depth=1, random_state=0).fit(X, LABELS).score(X, LABELS) > 0.8
 
 
-@pytest.mark.quick("ntkgp-fn")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ntkgp.METHODS)
 def test_every_method_has_estimators(method):
     shallow = {"activation": "relu", "depth": 1, "learn_prior": False}
@@ -555,6 +558,7 @@ def test_a_network_of_one_s_own():
         EnsembleRegressor(network=lambda shape, c: None).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_images_need_a_network_and_get_one_scale():
     images = RNG.normal(3, 2, size=(30, 4, 4, 1))
     labels = images.mean(axis=(1, 2, 3)) > 3

@@ -29,11 +29,12 @@ class NNGPRegressor(Regressor):
         inputs, targets = self._check_xy(X, y)
         self._start()
         x = self._standardise(inputs, np.arange(len(inputs)))
-        net, noise_std = self._choose(
-            self._candidates(targets.shape[1]), x, targets, None, law=NNGP
-        )
+        nets = self._candidates(targets.shape[1])
+        choice = self._choose(nets, x, targets, None, law=NNGP)
         scaled = self.y_scaler_.apply("y", targets)
-        self.law_ = ntkgp.condition(net, x, scaled, law=NNGP, noise_std=noise_std, jitter=1e-6)
+        self.law_ = ntkgp.condition(
+            choice.net, x, scaled, law=NNGP, noise_std=choice.noise_std, jitter=1e-6
+        )
         return self
 
     def fitted_network(self):

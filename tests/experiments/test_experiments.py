@@ -65,7 +65,7 @@ def test_the_guide_says_what_the_pages_say_of_the_paper():
 
 SMALL_DIGITS = [
     *("--set", "epochs=1", "--set", "members=2", "--set", "width=16", "--set", "max_train=200"),
-    *("--set", "methods=deep-ensemble,rp-param,ntkgp-param"),
+    *("--set", "methods=deep-ensemble,ntkgp-param,ntkgp-fn"),
     *("--repeats", "2", "--quiet"),
 ]
 

@@ -54,6 +54,7 @@ def test_results_are_known_by_what_is_in_them(tmp_path, capsys):
     assert "(of last week)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_with_out_nothing_is_written_elsewhere(tmp_path):
     (tmp_path / "a").mkdir()
     toy(tmp_path / "a" / "toy.json")

@@ -176,7 +176,7 @@ def test_kernels_equal_the_golden_numbers(name):
 QUICK = {"mlp_2x_gelu_ntk_3", "res_relu"}
 
 
-@pytest.mark.quick("res_relu")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_single_precision_is_off_by_rounding_alone(name):
     """The control is a network with w_std larger by one part in ten thousand."""

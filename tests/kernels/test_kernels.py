@@ -86,7 +86,7 @@ def test_no_block_is_larger_than_its_budget(monkeypatch):
     assert max(shapes) * kernel_module._BUFFERS <= 2**20
 
 
-@pytest.mark.quick("float64-erf", "float64-conv-residual")
+@pytest.mark.quick("float64-erf")
 @pytest.mark.parametrize(
     "name",
     ["erf", "residual", "conv-flatten", "conv-residual", "myrtle"],

@@ -191,6 +191,7 @@ def test_a_prior_of_none_fixes_and_bounds_hold():
     assert learned.net.last.w_std != net.last.w_std
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_better_and_says_where_it_ended():
     net = NETWORKS["relu"]
     x = RNG.normal(size=(40, 3))

@@ -49,6 +49,7 @@ def test_noise_that_varies_is_found_and_constant_noise_is_left_alone():
     assert wrong.max() > most**2
 
 
+@pytest.mark.slow
 def test_weights_that_are_known_already_are_not_found_again():
     """Rows whose weight says how their noise varies have g near 0."""
     x, _ = table(slope)
@@ -146,6 +147,7 @@ def test_rows_without_noise_leave_a_law_that_can_be_computed():
     np.testing.assert_allclose(fitted.law.mean(x), np.sin(x), atol=0.01)
 
 
+@pytest.mark.slow
 def test_outliers_among_weighted_rows_are_those_among_equal_rows():
     """A row of weight w is w equal rows, for λ and for the scale."""
     x, y, _ = with_outliers()

@@ -101,6 +101,7 @@ def test_a_prior_learned_from_weighted_rows_has_the_slopes_of_equal_rows():
     assert np.abs(slopes(X, Y, None) / copies - 1).max() > 0.1  # the control
 
 
+@pytest.mark.slow
 def test_learned_noise_is_that_of_a_row_of_weight_1():
     """Rows of standard deviation σ/√w: 200 of them tell σ to 1/√400, and 4 of these."""
     rng = np.random.default_rng(1)

@@ -54,6 +54,7 @@ def test_data_determine_the_scales_that_matter(learned):
     assert not spread[3:].any()
 
 
+@pytest.mark.slow
 def test_draws_are_normal_within_bounds_and_a_function_of_seed_and_index(learned):
     found = ntkgp.uncertain_prior(learned, X, Y, vary=PRIORS)
     draws = np.array([logs_of(net) for net in found.draw(2000)])

@@ -211,6 +211,7 @@ def test_tangent_gram_is_the_weighted_product_of_jacobians(name):
 # The library's own network, adapted, is the same network.
 
 
+@pytest.mark.slow
 def test_an_adapted_native_network_is_the_native_network():
     native = ntkgp.mlp(2, 2, width=4, depth=1, b_std=0.3)
     calls = []

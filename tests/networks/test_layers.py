@@ -91,7 +91,7 @@ ARCHITECTURES = list(architectures(8))
 WIDTH = 96
 
 
-@pytest.mark.quick("erf-standard", "conv-pool-standard")
+@pytest.mark.quick("erf-standard")
 @pytest.mark.optimised
 @pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_random_networks_have_the_nngp_kernel(name, parameterization):
@@ -265,7 +265,7 @@ def test_the_readout_is_what_the_network_says():
     assert last[-2:] == [True, True]
 
 
-@pytest.mark.quick("5")
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [5, 7, 10])
 def test_myrtle_has_its_depth_and_a_kernel(depth):
     net = ntkgp.myrtle((8, 8, 3), 10, depth=depth, channels=4)

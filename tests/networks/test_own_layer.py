@@ -136,7 +136,7 @@ def test_the_empirical_ntk_counts_the_parameters_of_such_layers(name, metric):
     np.testing.assert_allclose(gram, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.quick("ntkgp-param")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ntkgp-param", "rp-fn"])
 def test_such_networks_are_trained(method):
     net = vectors(Cos())

@@ -11,15 +11,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from ntkgp.estimators.left_out import JITTER, checked
 from ntkgp.estimators.preparation import PRIOR_ROWS, Choice
+from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.laws.exact import condition
 from ntkgp.laws.table import Law
 
 LEAST_ROWS, MOST_ROWS = 30, PRIOR_ROWS
-"""Between these: fewer say nothing, and more than the prior is learned on say it anyway."""
+"""Fewer rows say too little. With more, the prior is learned on some of them, and the others check it."""
 FOLDS = 3
+FARTHEST = 3.0
+"""Errors count up to so many standard deviations: one outlier says nothing about all other rows."""
 
 
 def overconfidence(
@@ -29,11 +33,13 @@ def overconfidence(
     sample_weight: NDArray[Any] | None,
     law: Law,
     seed: int,
+    jitter: float = JITTER,
 ) -> float:
     """The factor ≥ 1 by which standard deviations of predictions are too small.
 
-    It is √(1 + (1 - 1/3)(z̄² - 1)), where z̄² is the mean squared error over the predicted variance: what a
-    prior fits by chance is in inverse proportion to its rows, and each third is predicted from two.
+    It is √(1 + (1 - 1/3)(z̄² - 1)), where z̄² is the mean of squared errors over predicted variances, each
+    up to 3², over what that is for a normal. What a prior fits by chance is in inverse proportion to its
+    rows, and each third is predicted from two.
 
     Args:
         choose: learns a prior on rows x, y and their weights.
@@ -41,44 +47,38 @@ def overconfidence(
         sample_weight: of the rows, or None.
         law: a posterior.
         seed: draws the thirds.
+        jitter: on the diagonal of the laws.
     """
     n = len(x)
     if not LEAST_ROWS <= n <= MOST_ROWS:
         return 1.0
+
+    def squared_z(left_out: NDArray[Any]) -> NDArray[Any]:
+        """By a prior that has not seen these rows."""
+        seen = np.setdiff1d(np.arange(n), left_out)
+        weight = None if sample_weight is None else sample_weight[seen]
+        if not np.all(np.ptp(y[seen], axis=0)):
+            return np.zeros(0)  # nothing to learn from
+        choice = choose(x[seen], y[seen], weight)
+        targets = y[seen] / choice.scale
+        conditioned = partial(
+            condition, choice.net, x[seen], targets, law=law, sample_weight=weight, jitter=jitter
+        )
+        found = checked(conditioned, choice.noise_std, seed, may_be_less=False)
+        predicted = found.law.predict(x[left_out])
+        relative = 1.0 if sample_weight is None else 1 / sample_weight[left_out, None]
+        var = predicted.epistemic_var + found.noise_stds**2 * relative
+        errors = y[left_out] / (choice.scale * found.stretch) - predicted.mean
+        return np.asarray(errors**2 / var).ravel()
+
     order = np.random.default_rng(seed).permutation(n)
-    squares = [
-        _squared_z(choose, x, y, sample_weight, law, seed, left_out)
-        for left_out in order[: n // FOLDS * FOLDS].reshape(FOLDS, -1)
-    ]
-    excess = float(np.mean(squares)) - 1
+    thirds = order[: n // FOLDS * FOLDS].reshape(FOLDS, -1)
+    try:
+        squares = np.concatenate([squared_z(third) for third in thirds])
+    except NotPositiveDefinite:  # with fewer rows, and not with all
+        return 1.0
+    if not len(squares):
+        return 1.0
+    usual = stats.norm.expect(lambda z: np.minimum(z**2, FARTHEST**2))
+    excess = float(np.mean(np.minimum(squares, FARTHEST**2)) / usual) - 1
     return float(np.sqrt(1 + (1 - 1 / FOLDS) * max(excess, 0.0)))
-
-
-def _squared_z(
-    choose: Callable[..., Choice],
-    x: NDArray[Any],
-    y: NDArray[Any],
-    sample_weight: NDArray[Any] | None,
-    law: Law,
-    seed: int,
-    left_out: NDArray[Any],
-) -> NDArray[Any]:
-    """Squared errors over predicted variances at these rows, by a prior that has not seen them."""
-    seen = np.setdiff1d(np.arange(len(x)), left_out)
-    weight = None if sample_weight is None else sample_weight[seen]
-    choice = choose(x[seen], y[seen], weight)
-    conditioned = partial(
-        condition,
-        choice.net,
-        x[seen],
-        y[seen] / choice.scale,
-        law=law,
-        sample_weight=weight,
-        jitter=JITTER,
-    )
-    found = checked(conditioned, choice.noise_std, seed, may_be_less=False)
-    predicted = found.law.predict(x[left_out])
-    relative = 1.0 if sample_weight is None else 1 / sample_weight[left_out, None]
-    var = predicted.epistemic_var + found.noise_stds**2 * relative
-    errors = y[left_out] / (choice.scale * found.stretch) - predicted.mean
-    return np.asarray(errors**2 / var)

@@ -34,8 +34,8 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
     scales of layers have the highest marginal likelihood on at most 400 rows. Labels that are often
     wrong get much noise, and no member repeats them.
 
-    T is that of the exact law, which predicts each row from all others, corrected by a tenth of the rows,
-    and at least 5, the same share of each class, that are held out of training. With
+    T is that of the exact law of up to 1,000 rows, which predicts each from all others, corrected by a
+    tenth of the rows, and at least 5, the same share of each class, that are held out of training. With
     validation_fraction 0, or fewer than 20 rows, none are, and T is the law's. Images, and methods that
     follow no posterior, such as deep ensembles and RP, have the rows held out alone; without any, T is
     set on the training rows, and the probabilities are overconfident.

@@ -54,14 +54,14 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     posterior of the scales.
 
     Rows that are not trained on check the noise. Up to 1,000 rows, the exact posterior of infinite width
-    predicts each from all others, so that members train on all. Between 30 and 400 rows, priors learned
-    without a third of them say how much too sure the learned prior is. With more rows, for methods that
-    follow no posterior, and for learned noise, a tenth of the rows, and at least 5, is held out; from
-    fewer than 20 none are. If
-    members train on more than 1,000, a few first try whether less noise in training suits the rows held
-    out better. The rows left out or held out also set the noise of predictions, by their likelihood; the
-    fewer they are, the nearer it stays to that of training. Several targets share the noise of training
-    and the scale, relative to their standard deviations.
+    predicts each from all others, so that members train on all. Between 30 and 400 of them, if the
+    noise is constant and learned, priors learned without a third of the rows say how much too sure the
+    learned one is. With more rows, for methods that follow no posterior, and for learned noise, a tenth
+    of the rows, and at least 5, is held out; from fewer than 20 none are. If members train on more than
+    1,000, a few first try whether less noise in training suits the rows held out better. The rows left
+    out or held out also set the noise of predictions, by their likelihood; the fewer they are, the
+    nearer it stays to that of training. Several targets share the noise of training and the scale,
+    relative to their standard deviations.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
@@ -298,7 +298,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         elif self._can_check(net, rows.y):
             noise_std, noise_stds = self._checked(require_layers(net), noise_std, rows, check_noise)
             if self._row_noise is None and check_noise:
-                factor = self._overconfidence(choice, *rows, law=law, **options)
+                factor = self._overconfidence(choice, *rows, law=law, jitter=JITTER, **options)
                 self.stretch_, noise_stds = factor * self.stretch_, factor * noise_stds
         self.noise_std_ = noise_stds * self.y_scaler_.std if self._noise.constant else None
         targets = self.y_scaler_.apply("y", rows.y)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
-from ntkgp.estimators.left_out import checked
+from ntkgp.estimators.left_out import JITTER, checked
 from ntkgp.estimators.preparation import PRIOR_ROWS, has_table_kernel
 from ntkgp.estimators.regression import Joint, Regressor, check_row_noise
 from ntkgp.kernels.solvers import Cholesky, Solver
@@ -133,7 +133,15 @@ class GPRegressor(Regressor):
             found = checked(conditioned, choice.noise_std, self.seed_, more, self.noise)
             if self.noise is None:
                 found = found.stretched(
-                    self._overconfidence(choice, x, targets, weight, law=law, **options)
+                    self._overconfidence(
+                        choice,
+                        x,
+                        targets,
+                        weight,
+                        law=law,
+                        jitter=max(self.jitter, JITTER),
+                        **options,
+                    )
                 )
             self.law_, noise_stds, stretch, self.row_noise_ = found
             self.y_scaler_ = self.y_scaler_.stretched(stretch)

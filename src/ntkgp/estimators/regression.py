@@ -97,6 +97,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         sample_weight: NDArray[Any] | None,
         *,
         law: Law,
+        jitter: float,
         **options: Any,
     ) -> float:
         """How much too sure predictions are where scales were learned; `options` of the search."""
@@ -108,7 +109,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
 
         standard = Scaler.of("y", y, sample_weight=sample_weight)
         targets = standard.apply("y", y)
-        return overconfidence(again, x, targets, sample_weight, law, self.seed_)
+        return overconfidence(again, x, targets, sample_weight, law, self.seed_, jitter)
 
     def _noise_var(self, x: NDArray[Any]) -> NDArray[Any]:
         """Of observations at rows x, (n, c) or one for all rows, in the network's units."""

@@ -122,12 +122,13 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path, talk: Talk) -> int:
     """Run every experiment whose data are there; return 1 if one of them failed."""
     settings = _by_experiment(arguments.set)
     configs = {name: _configured(name, arguments, settings.get(name, [])) for name in EXPERIMENTS}
-    notes, failed = [], False
+    notes, failed, left_out = [], [], []
     for name, config in configs.items():
         talk.say(f"== {name}: {EXPERIMENTS[name].title}")
         try:
             _get_data(name, talk)
         except EXPECTED as error:
+            left_out.append(name)
             notes.append(f"{name} was left out: {error}")
             talk.say(f"{name} is left out, for want of data.")
             continue
@@ -135,7 +136,7 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path, talk: Talk) -> int:
         try:
             _run(name, config, out, arguments, talk)
         except EXPECTED as error:
-            failed = True
+            failed.append(name)
             notes.append(f"{name} failed: {error}")
             talk.say(f"{name} failed.")
         else:
@@ -145,6 +146,7 @@ def _reproduce_all(arguments: argparse.Namespace, out: Path, talk: Talk) -> int:
     except FileNotFoundError as error:  # nothing has run
         talk.say("\n".join([*notes, str(error)]))
         talk.record(parts=[], skipped=[], notes=notes, page=None)
+    talk.record(failed=failed, left_out=left_out)
     return 1 if failed else 0
 
 

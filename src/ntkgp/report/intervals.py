@@ -50,7 +50,7 @@ class Interval(NamedTuple):
         >>> interval([0.0, 1.0, 2.0]).repeats_within(0.5)
         18
         """
-        if self.repeats < 2 or not np.isfinite(self.half):
+        if not 2 <= self.repeats < MOST_REPEATS or not np.isfinite(self.half):
             return None
         n = np.arange(self.repeats, MOST_REPEATS + 1)
         reach = stats.t.ppf((1 + self.level) / 2, n - 1) / np.sqrt(n)
