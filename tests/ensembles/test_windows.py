@@ -195,13 +195,13 @@ def test_early_stopping_looks_once_in_an_epoch():
 
 def test_rows_are_standardised_in_one_pass(parquet):
     offset = ArrayRows(X * 3 + 1e4, Y - 5, GROUP, WINDOW)
-    rows = StandardisedRows.of(offset)
-    x64 = (X * 3 + 1e4).astype(float)
-    np.testing.assert_allclose(rows.x_mean, x64.mean(0), rtol=1e-12)
-    np.testing.assert_allclose(rows.x_std, x64.std(0), rtol=1e-9)
-    read = [rows.read(block) for block in range(len(rows.lengths))]
-    y = np.concatenate([targets for _, targets in read])
-    np.testing.assert_allclose([y.mean(), y.std()], [0, 1], atol=1e-6)
+    for source, x in ((offset, X * 3 + 1e4), (parquet, X)):
+        rows, x64 = StandardisedRows.of(source), x.astype(float)
+        np.testing.assert_allclose(rows.x_mean, x64.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(rows.x_std, x64.std(0), rtol=1e-9)
+        read = [rows.read(block) for block in range(len(rows.lengths))]
+        y = np.concatenate([targets for _, targets in read])
+        np.testing.assert_allclose([y.mean(), y.std()], [0, 1], atol=1e-6)
     np.testing.assert_array_equal(
         StandardisedRows.of(ArrayRows(np.ones((5, 2)), np.ones(5))).read(0)[0], 0
     )

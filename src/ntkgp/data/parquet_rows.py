@@ -35,7 +35,7 @@ class ParquetRows:
     ...     rows = ParquetRows(folder, inputs=["size"], target="rent")
     ...     rows.lengths, rows.read(0)[0]
     ((2, 1), array([[40.],
-           [55.]], dtype=float32))
+           [55.]]))
     """
 
     path: Paths
@@ -68,13 +68,9 @@ class ParquetRows:
             raise
         except (OSError, _arrow().ArrowException) as error:
             raise ValueError(_unreadable(where, error)) from None
-        values = np.empty((len(table), len(self._columns)), np.float32)
-        for i, name in enumerate(self._columns):
-            values[:, i] = _numbers(table.column(name), f"column {name!r} in {where}")
         n_inputs = len(self.inputs)
-        return np.ascontiguousarray(values[:, :n_inputs]), np.ascontiguousarray(
-            values[:, n_inputs:]
-        )
+        x = _values(table, self._columns[:n_inputs], where)
+        return x, _values(table, self._columns[n_inputs:], where)
 
     def _opened(self, path: Path) -> Any:
         """The file; the last one stays open, because its footer describes every row group."""
@@ -160,21 +156,27 @@ def _arrow() -> Any:
     return pyarrow
 
 
+def _values(table: Any, names: Sequence[str], where: str) -> NDArray[Any]:
+    """Columns beside each other, in float32 if that holds every number of their types, else in float64."""
+    columns = [table.column(name) for name in names]
+    types = [column.type.to_pandas_dtype() for column in columns]
+    values = np.empty((len(table), len(names)), np.result_type(np.float32, *types))
+    for i, (name, column) in enumerate(zip(names, columns, strict=True)):
+        values[:, i] = _numbers(column, f"column {name!r} in {where}")
+    return values
+
+
 def _numbers(column: Any, what: str) -> NDArray[Any]:
-    """A column without gaps, finite in float32."""
+    """A column of finite numbers without gaps."""
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
         raise ValueError(f"{what} has a missing value, first in its row {row}. {_REMEDY}")
     values = column.to_numpy()
-    with np.errstate(over="ignore"):
-        numbers = values.astype(np.float32)
-    bad = ~np.isfinite(numbers)
+    bad = ~np.isfinite(values)
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(
-            f"{what} has {values[row]!s}, first in its row {row}, which is no finite float32. {_REMEDY}"
-        )
-    return numbers
+        raise ValueError(f"{what} has {values[row]!s}, first in its row {row}. {_REMEDY}")
+    return values
 
 
 def _unreadable(what: str, error: Exception) -> str:
