@@ -1,12 +1,15 @@
 """Bad files of rows are refused in words that name the file, the row group and the column."""
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ntkgp import ArrayRows, ParquetRows, StandardisedRows
-from ntkgp.core.rows import checked_block
+from ntkgp import ArrayRows, NotEnoughMemory, ParquetRows, StandardisedRows
+from ntkgp.core import memory
+from ntkgp.core.rows import checked_block, surveyed
 
 GOOD = {"a": np.arange(10.0), "b": np.arange(10), "y": np.linspace(0, 1, 10)}
 
@@ -73,6 +76,61 @@ def test_numbers_that_float32_cannot_hold_are_refused_when_they_are_trained_on(t
         checked_block(rows, 1, (2,), 1)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "npy"])
+def test_paths_are_those_of_where_the_rows_were_made(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path)
+    np.save("x.npy", np.arange(20.0).reshape(10, 2))
+    sources = {
+        "parquet": lambda: ParquetRows(["rows.parquet"], ["a", "b"], "y"),
+        "npy": lambda: ArrayRows("x.npy", np.arange(10.0), blocks=4),
+    }
+    rows = sources[kind]()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    for source in (rows, pickle.loads(pickle.dumps(rows))):
+        assert source.lengths == (4, 4, 2)
+        assert source.read(1)[0].shape == (4, 2)
+
+
+def test_files_that_change_between_passes_are_refused(tmp_path):
+    path, maps = written(tmp_path), tmp_path / "x.npy"
+    np.save(maps, np.zeros((10, 2)))
+    sources = (ParquetRows(path, ["a", "b"], "y"), ArrayRows(maps, np.zeros(10), blocks=4))
+    for rows in sources:
+        rows.read(0)
+    written(tmp_path, a=np.arange(10.0) + 1)  # as many rows and bytes
+    np.save(maps, np.ones((10, 2)))
+    for rows in sources:
+        with pytest.raises(ValueError, match="has changed since it was opened first"):
+            rows.read(1)
+
+
+def test_workers_that_see_other_files_are_refused(tmp_path):
+    rows = ParquetRows(tmp_path, ["a", "b"], "y")
+    path = written(tmp_path)
+    survey = surveyed(rows, (2,), 1)
+    survey.check(pickle.loads(pickle.dumps(rows)))
+    path.with_name("more.parquet").write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=r"20 in 6 blocks; .* they were 10 in 3"):
+        survey.check(pickle.loads(pickle.dumps(rows)))
+
+
+def test_standardising_says_which_block_is_bad_and_forecasts_memory(monkeypatch):
+    x = np.zeros((10, 2))
+    x[9] = np.nan
+    with pytest.raises(
+        ValueError, match="x in block 2 has NaN or infinite entries, first in row 1"
+    ):
+        StandardisedRows.of(ArrayRows(x, np.zeros(10), blocks=4))
+    with pytest.raises(ValueError, match="beyond float64"):
+        StandardisedRows.of(ArrayRows(1e300 * np.arange(8.0)[:, None], np.zeros(8)))
+    monkeypatch.setattr(memory, "available_bytes", lambda: 100)
+    with pytest.raises(NotEnoughMemory, match="reading blocks of up to 4 rows of 3 numbers"):
+        StandardisedRows.of(ArrayRows(np.zeros((10, 2)), np.zeros(10), blocks=4))
+
+
 def test_files_that_cannot_be_read_are_refused(tmp_path):
     path = written(tmp_path)
     with pytest.raises(ValueError, match=r"no column 'c'; it has 'a', 'b', 'y'"):
@@ -116,5 +174,11 @@ def test_maps_that_are_none_are_refused(tmp_path):
     )  # NumPy's parser has errors of its own
     with pytest.raises(ValueError, match="x cannot be mapped"):
         _ = ArrayRows(path, np.zeros(40)).lengths
+    for content in (b"PK\x03\x04", None):
+        np.savez(path.with_suffix(".npz"), x=np.zeros((40, 2)))
+        if content:
+            path.with_suffix(".npz").write_bytes(content)
+        with pytest.raises(ValueError, match=r"x cannot be mapped .*Give an \.npy file of numbers"):
+            _ = ArrayRows(path.with_suffix(".npz"), np.zeros(40)).lengths
     with pytest.raises(ValueError, match="one row for each example"):
         _ = ArrayRows(np.zeros((3, 1)), np.zeros(4)).lengths

@@ -2,14 +2,19 @@
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ntkgp.core.arrays import check_inputs
+from ntkgp.core.memory import require
 from ntkgp.core.progress import progress_bar
 from ntkgp.core.typing import Shape
+
+_BYTES_AS_READ = 32
+"""Of a value, in a block that is read: in the file's type and in float64, standardised, with a copy."""
 
 
 @runtime_checkable
@@ -39,6 +44,39 @@ class Survey(NamedTuple):
     """Of the targets."""
     fingerprint: str
     """That of the same rows in memory."""
+    lengths: tuple[int, ...]
+    """Of the blocks."""
+
+    def check(self, rows: Rows) -> None:
+        """Refuse rows that another machine sees otherwise."""
+        lengths = tuple(map(int, rows.lengths))
+        if lengths != self.lengths:
+            raise ValueError(
+                f"where they are trained on, the rows are {sum(lengths):,} in {len(lengths):,} blocks; "
+                f"where fit was called, they were {self.n:,} in {len(self.lengths):,}, of these lengths: "
+                f"{self.lengths!r:.60}. All machines must see the same files, which stay as they are."
+            )
+
+
+class FileMark(NamedTuple):
+    """A file, and what shows that it was written again."""
+
+    path: Path
+    size: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> "FileMark":
+        found = path.stat()
+        return cls(path, found.st_size, found.st_mtime_ns)
+
+    def check(self) -> None:
+        """Refuse a file that is another by now: passes over the rows would differ."""
+        if FileMark.of(self.path) != self:
+            raise ValueError(
+                f"{self.path} has changed since it was opened first. Leave files alone while they are "
+                "trained on; to train on the new one, make the source of rows anew."
+            )
 
 
 class Fingerprint:
@@ -59,10 +97,38 @@ class Fingerprint:
         return whole.hexdigest()
 
 
+def checked_lengths(rows: Rows) -> tuple[int, ...]:
+    """The lengths of the blocks, or an error if a source says what cannot be."""
+    lengths = tuple(map(int, rows.lengths))
+    if not lengths or min(lengths) < 1:
+        raise ValueError(f"rows must have blocks of at least one row; got {rows.lengths!r:.80}.")
+    if not isinstance(rows.window_rows, (int, np.integer)) or rows.window_rows < 1:
+        raise ValueError(f"window_rows must be a number ≥ 1; got {rows.window_rows!r}.")
+    return lengths
+
+
+def require_blocks(rows: Rows, values: int, window: int = 0) -> None:
+    """Go on if memory can hold what reading takes, else raise.
+
+    Args:
+        rows: the source.
+        values: numbers in one row.
+        window: bytes that blocks take together beside the one that is being read.
+    """
+    longest = max(checked_lengths(rows))
+    require(
+        _BYTES_AS_READ * longest * values + window,
+        f"reading blocks of up to {longest:,} rows of {values:,} numbers, about "
+        f"{max(longest, rows.window_rows):,} rows at once,",
+        "Take a smaller window_rows, or keep the rows in smaller blocks; of a Parquet file these are its "
+        "row groups: write it again with a smaller row_group_size.",
+    )
+
+
 def checked_block(
-    rows: Rows, block: int, input_shape: Shape, targets: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """A block as float32 arrays that fit the network and each other, or an error that names it."""
+    rows: Rows, block: int, input_shape: Shape, targets: int, dtype: DTypeLike = np.float32
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A block as arrays that fit the network and each other, or an error that names it."""
     x, y = (np.asarray(values) for values in rows.read(block))
     length = int(rows.lengths[block])
     if len(x) != length or len(y) != length:
@@ -72,23 +138,20 @@ def checked_block(
         )
     y = y[:, None] if y.ndim == 1 else y
     return (
-        check_inputs(f"x in block {block}", x, input_shape, np.float32),
-        check_inputs(f"y in block {block}", y, (targets,), np.float32),
+        check_inputs(f"x in block {block}", x, input_shape, dtype),
+        check_inputs(f"y in block {block}", y, (targets,), dtype),
     )
 
 
 def surveyed(rows: Rows, input_shape: Shape, targets: int, progress: bool = False) -> Survey:
     """Read every row once: check it, count it, hash it."""
-    if not len(rows.lengths) or min(rows.lengths) < 1:
-        raise ValueError(f"rows must have blocks of at least one row; got {rows.lengths!r:.80}.")
-    if not isinstance(rows.window_rows, (int, np.integer)) or rows.window_rows < 1:
-        raise ValueError(f"window_rows must be a number ≥ 1; got {rows.window_rows!r}.")
+    lengths = checked_lengths(rows)
     digest, squares, n = Fingerprint(), 0.0, 0
-    with progress_bar(len(rows.lengths), "blocks read", progress) as bar:
-        for block in range(len(rows.lengths)):
+    with progress_bar(len(lengths), "blocks read", progress) as bar:
+        for block in range(len(lengths)):
             x, y = checked_block(rows, block, input_shape, targets)
             digest.add(x, y)
             squares += float(np.sum(np.square(y, dtype=np.float64)))
             n += len(x)
             bar.update(1)
-    return Survey(n, squares / (n * targets), digest.hexdigest())
+    return Survey(n, squares / (n * targets), digest.hexdigest(), lengths)

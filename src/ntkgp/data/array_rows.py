@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntkgp.core.rows import Rows
+from ntkgp.core.rows import FileMark, Rows, checked_block, require_blocks
 
 Given = str | os.PathLike[str] | NDArray[Any]
 
@@ -22,7 +22,8 @@ class ArrayRows:
 
     Args:
         x: inputs (n, ...): an array, a `numpy.memmap`, or the path of an .npy file, which is then
-            mapped into memory and read where it is needed. Workers of a cluster need paths.
+            mapped into memory and read where it is needed; it must stay as it is meanwhile. Workers of a
+            cluster need paths.
         y: targets (n, c), or (n,) for one, likewise.
         blocks: rows in a block, or the length of each block. `blocks=other.lengths` trains in the order of
             another source, and so to the same bits.
@@ -38,6 +39,12 @@ class ArrayRows:
     blocks: int | Sequence[int] = 4096
     window_rows: int = 2**16
 
+    def __post_init__(self) -> None:
+        for name in ("x", "y"):  # workers of a cluster run elsewhere
+            given = getattr(self, name)
+            if isinstance(given, (str, os.PathLike)):
+                object.__setattr__(self, name, Path(given).absolute())
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what was opened, for another process."""
         if any(isinstance(given, np.memmap) for given in (self.x, self.y)):
@@ -48,7 +55,12 @@ class ArrayRows:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @cached_property
+    def _marks(self) -> tuple[FileMark, ...]:
+        return tuple(FileMark.of(given) for given in (self.x, self.y) if isinstance(given, Path))
+
+    @cached_property
     def _arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        _ = self._marks  # before files are opened
         x, y = _opened("x", self.x), _opened("y", self.y)
         if x.ndim < 2 or y.ndim not in (1, 2) or len(x) != len(y) or not len(x):
             raise ValueError(
@@ -79,6 +91,8 @@ class ArrayRows:
 
     def read(self, block: int) -> tuple[NDArray[Any], NDArray[Any]]:
         rows = slice(*self._starts[block : block + 2])
+        for mark in self._marks:
+            mark.check()
         x, y = (np.array(array[rows]) for array in self._arrays)  # copies: let go of the file
         return x, y if y.ndim == 2 else y[:, None]
 
@@ -87,7 +101,7 @@ def _opened(name: str, given: Given) -> NDArray[Any]:
     if not isinstance(given, (str, os.PathLike)):
         return np.asanyarray(given)
     try:
-        return np.load(Path(given), mmap_mode="r", allow_pickle=False)
+        return np.lib.format.open_memmap(given, mode="r")  # of one array; never unpickles
     except (ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:
         raise ValueError(
             f"{name} cannot be mapped from {given}: {error}. Give an .npy file of numbers, as "
@@ -117,12 +131,15 @@ class StandardisedRows:
     @classmethod
     def of(cls, rows: Rows) -> "StandardisedRows":
         """By one pass over the rows, in float64. A constant column is left at 0."""
+        shape, targets = _row_shapes(rows)
+        require_blocks(rows, int(np.prod(shape)) + targets)
         n, zero = 0, np.zeros(())
         x_mean = x_squares = y_mean = y_squares = zero
         for block in range(len(rows.lengths)):
-            x, y = rows.read(block)
-            x_mean, x_squares = _merged(n, x_mean, x_squares, x)
-            y_mean, y_squares = _merged(n, y_mean, y_squares, y)
+            x, y = checked_block(rows, block, shape, targets, np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):  # said below
+                x_mean, x_squares = _merged(n, x_mean, x_squares, x)
+                y_mean, y_squares = _merged(n, y_mean, y_squares, y)
             n += len(x)
         return cls(rows, x_mean, _std(x_mean, x_squares, n), y_mean, _std(y_mean, y_squares, n))
 
@@ -143,9 +160,16 @@ class StandardisedRows:
         return (np.asarray(x) - self.x_mean) / self.x_std
 
 
-def _merged(n: int, mean: Any, squares: Any, values: NDArray[Any]) -> tuple[Any, Any]:
+def _row_shapes(rows: Rows) -> tuple[tuple[int, ...], int]:
+    """The shape of one input, and the number of targets, as the first block has them."""
+    x, y = rows.read(0)
+    return x.shape[1:], 1 if y.ndim == 1 else y.shape[1]
+
+
+def _merged(
+    n: int, mean: Any, squares: Any, values: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and sum of squared deviations of n rows and these together."""
-    values = np.asarray(values, np.float64)
     own = values.mean(axis=0)
     apart, share = own - mean, len(values) / (n + len(values))
     own_squares = np.sum((values - own) ** 2, axis=0)
@@ -154,4 +178,8 @@ def _merged(n: int, mean: Any, squares: Any, values: NDArray[Any]) -> tuple[Any,
 
 def _std(mean: Any, squares: Any, n: int) -> NDArray[np.float64]:
     std = np.sqrt(squares / n)
+    if not np.isfinite(std).all():
+        raise ValueError(
+            "the rows have numbers whose squares are beyond float64: give other units."
+        )
     return np.where(std > 1e-12 * np.maximum(np.abs(mean), 1e-100), std, 1.0)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.core.rows import FileMark
+
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _REMEDY = "Impute or drop such rows before training."
 
@@ -22,7 +24,7 @@ class ParquetRows:
 
     Args:
         path: of a file, of a directory whose *.parquet files are taken in the order of their names, or
-            several paths.
+            several paths. Files must stay as they are while they are trained on.
         inputs: names of the columns of inputs, numbers without gaps.
         target: the name of the target's column, or names of several.
         window_rows: about how many rows may be in memory at once; at least one row group is. Rows are
@@ -49,6 +51,7 @@ class ParquetRows:
         twice = {name for name in self._columns if self._columns.count(name) > 1}
         if twice:
             raise ValueError(f"a column is named twice in inputs and target: {sorted(twice)}.")
+        object.__setattr__(self, "path", _absolute(self.path))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what was opened, for another process."""
@@ -59,10 +62,11 @@ class ParquetRows:
         return self._groups[1]
 
     def read(self, block: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        path, group = self._groups[0][block]
-        where = f"row group {group} of {path}"
+        mark, group = self._groups[0][block]
+        mark.check()
+        where = f"row group {group} of {mark.path}"
         try:
-            file = self._opened(path)
+            file = self._opened(mark.path)
             table = file.read_row_group(group, columns=self._columns, use_threads=False)
         except MemoryError:  # Arrow's own is an ArrowException too
             raise
@@ -88,10 +92,11 @@ class ParquetRows:
         return [*self.inputs, *targets]
 
     @cached_property
-    def _groups(self) -> tuple[list[tuple[Path, int]], tuple[int, ...]]:
+    def _groups(self) -> tuple[list[tuple[FileMark, int]], tuple[int, ...]]:
         """File and number of each row group that has rows, and their lengths."""
         groups, lengths = [], []
         for path in _files(self.path):
+            mark = FileMark.of(path)
             try:
                 with _parquet(path) as file:
                     self._check_schema(path, file.schema_arrow)
@@ -100,7 +105,7 @@ class ParquetRows:
                     ]
             except (OSError, _arrow().ArrowException) as error:
                 raise ValueError(_unreadable(str(path), error)) from None
-            groups += [(path, i) for i, n in enumerate(counts) if n]
+            groups += [(mark, i) for i, n in enumerate(counts) if n]
             lengths += [n for n in counts if n]
         if not groups:
             raise ValueError(f"{self.path} has no rows.")
@@ -121,6 +126,13 @@ class ParquetRows:
                     f"column {name!r} of {path} must hold numbers; it holds {kind}. Turn it into "
                     "numbers, or leave it out."
                 )
+
+
+def _absolute(given: Paths) -> Path | tuple[Path, ...]:
+    """Paths from here: workers of a cluster run elsewhere."""
+    if isinstance(given, (str, os.PathLike)):
+        return Path(given).absolute()
+    return tuple(Path(path).absolute() for path in given)
 
 
 def _files(given: Paths) -> list[Path]:

@@ -47,8 +47,10 @@ def train_remotely(
 
 
 def _train(job: Job, item: tuple[Any, Any, Any]) -> Members:
-    """In a task: its machine's memory is what must suffice."""
+    """In a task: its machine's memory must suffice, and its files be those that `fit` has read."""
     job = _to_jax(job)
+    if job.windows is not None:
+        job.windows.survey.check(job.windows.rows)
     check_memory(job, len(item[0]))
     return _to_numpy(train_members(job, *item, progress=False))
 
