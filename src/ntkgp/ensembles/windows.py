@@ -2,18 +2,22 @@
 
 The rule, for block lengths, window_rows W and the seed:
 
+- Neighbouring blocks that together are no longer than the longest are joined, from the first on, and are
+  one block in what follows. Of what is left, any two neighbours have more rows than the longest together.
 - An epoch takes the blocks in the order of `jax.random.permutation` with the key of (seed, epoch).
 - A window is the next few of them: as many of the longest as fit into W rows, and at least one.
 - Within a window every member shuffles the rows by a key of its own, and cuts them into mini-batches. What
-  is left over when batch_size does not divide the window sits out that epoch.
+  is left over when batch_size does not divide the window sits out that epoch. A window with fewer rows than
+  batch_size makes one step with all of them, in which a row weighs more than in others.
 - The noise ε on a row's target is drawn for the row's block, from (seed, member, block).
 
 So the result depends on the rows, their blocks and W, not on where they are kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
 from math import ceil
 from typing import Any
 
@@ -24,8 +28,14 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ntkgp.core.arrays import padded_length
-from ntkgp.core.memory import require
-from ntkgp.core.rows import Rows, Survey, checked_block, surveyed
+from ntkgp.core.rows import (
+    Rows,
+    Survey,
+    checked_block,
+    checked_lengths,
+    require_blocks,
+    surveyed,
+)
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.problem import Data, Draw, Problem
 from ntkgp.ensembles.trainers.descent import Descent
@@ -48,35 +58,35 @@ class Windows:
     def of(cls, rows: Rows, learner: Baselearner, seed: int, progress: bool) -> "Windows":
         """After one pass over the rows, which checks them."""
         shape, targets = learner.net.input_shape, learner.target_dim
-        longest, values = max(rows.lengths, default=0), int(np.prod(shape)) + targets
-        window = max(longest, min(rows.window_rows, sum(rows.lengths)))
-        as_read, in_window = 24 * longest, 16 * window  # bytes of each value, with copies
-        require(
-            (as_read + in_window) * values,
-            f"reading blocks of up to {longest:,} rows of {values:,} numbers, {window:,} rows at once,",
-            "Take a smaller window_rows, or keep the rows in smaller blocks; of a Parquet file these "
-            "are its row groups: write it again with a smaller row_group_size.",
-        )
+        values, lengths = int(np.prod(shape)) + targets, checked_lengths(rows)
+        most = max(lengths) * _in_window(lengths, rows.window_rows)
+        # The blocks, alone and as one; filled up, on the device, and the first window, which is kept.
+        copies = 2 * min(most, sum(lengths)) + 3 * padded_length(most)
+        require_blocks(rows, values, 4 * copies * values)
         return cls(rows, surveyed(rows, shape, targets, progress), seed, learner)
 
-    @property
+    @cached_property
     def in_epoch(self) -> int:
         """Windows in one epoch."""
-        return ceil(len(self.rows.lengths) / self._slots)
+        return ceil(len(self._joined) / self._slots)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """What the order of rows depends on besides the seed."""
-        return (self._slots, *map(int, self.rows.lengths))
+        return (self._slots, *self.survey.lengths)
 
-    @property
+    @cached_property
     def _longest(self) -> int:
-        return int(max(self.rows.lengths))
+        return max(self.survey.lengths)
 
-    @property
+    @cached_property
+    def _joined(self) -> list[range]:
+        return joined(self.survey.lengths)
+
+    @cached_property
     def _slots(self) -> int:
         """Blocks in a window."""
-        return min(len(self.rows.lengths), max(1, self.rows.window_rows // self._longest))
+        return _in_window(self.survey.lengths, self.rows.window_rows)
 
     def paced(self, trainer: Trainer) -> Trainer:
         """The trainer with rounds of one window in place of an epoch."""
@@ -97,14 +107,14 @@ class Windows:
 
     def in_order(self, problem: Problem, draws: Draw) -> Iterator[tuple[Problem, Draw]]:
         """Every row once, window by window, as they are stored."""
-        blocks = np.arange(len(self.rows.lengths))
+        blocks = np.arange(len(self._joined))
         for start in range(0, len(blocks), self._slots):
             yield self._given(problem, draws, blocks[start : start + self._slots])
 
     def _blocks(self, number: int) -> NDArray[Any]:
         """The blocks of a window."""
         epoch, window = divmod(number, self.in_epoch)
-        order = block_order(self.seed, epoch, len(self.rows.lengths))
+        order = block_order(self.seed, epoch, len(self._joined))
         return order[window * self._slots : (window + 1) * self._slots]
 
     def _given(self, problem: Problem, draws: Draw, blocks: NDArray[Any]) -> tuple[Problem, Draw]:
@@ -118,14 +128,38 @@ class Windows:
     def _window(self, blocks: NDArray[Any]) -> tuple[Data, NDArray[Any]]:
         """The rows of these blocks, and where each row's noise is among that of the blocks."""
         shape, targets = self.learner.net.input_shape, self.learner.target_dim
-        parts = [checked_block(self.rows, int(block), shape, targets) for block in blocks]
+        stored = [self._joined[block] for block in blocks]
+        parts = [
+            checked_block(self.rows, one, shape, targets) for several in stored for one in several
+        ]
         x, y = (np.concatenate(values) for values in zip(*parts, strict=True))
         length = padded_length(self._slots * self._longest)
         of_slots = [
-            slot * self._longest + np.arange(len(own)) for slot, (own, _) in enumerate(parts)
+            slot * self._longest + np.arange(sum(self.survey.lengths[one] for one in several))
+            for slot, several in enumerate(stored)
         ]
         where = np.pad(np.concatenate(of_slots), (0, length - len(x)), "edge")
         return Data.of(x, y, length=length), where
+
+
+def joined(lengths: Sequence[int]) -> list[range]:
+    """Neighbours among the blocks that are one together, none of them longer than the longest.
+
+    >>> joined([9, 2, 3, 3, 4, 8])
+    [range(0, 1), range(1, 4), range(4, 5), range(5, 6)]
+    """
+    longest, starts, rows = max(lengths), [0], 0
+    for block, length in enumerate(lengths):
+        if rows + length > longest:
+            starts.append(block)
+            rows = 0
+        rows += length
+    return [range(*ends) for ends in pairwise([*starts, len(lengths)])]
+
+
+def _in_window(lengths: Sequence[int], window_rows: int) -> int:
+    """Blocks in a window, once they are joined."""
+    return min(len(joined(lengths)), max(1, int(window_rows) // max(lengths)))
 
 
 def in_mini_batches(trainer: Any) -> Descent:
