@@ -18,11 +18,12 @@ from ntkgp.core.progress import note
 from ntkgp.core.rows import Rows
 from ntkgp.ensembles.checkpoint import Checkpoint, check_checkpoint
 from ntkgp.ensembles.ensemble import Ensemble
-from ntkgp.ensembles.job import Job, Members, check_memory, check_trainers, train_members
+from ntkgp.ensembles.job import Job, Members, check_memory, train_members
 from ntkgp.ensembles.member import Baselearner
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.outcome import report_failures, warn_if_far
+from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Problem
 from ntkgp.ensembles.remote import train_remotely
 from ntkgp.ensembles.trainers import Trainer, decaying_adam, default_trainer
@@ -111,14 +112,16 @@ def fit(
         noise,
     ).check()
     seed = check_seed(seed)
+    nets = _check_member_nets(member_nets, net, len(indices))
+    held_out = _check_validation(validation, learner)
+    where, cluster = check_checkpoint(checkpoint), check_backend(backend)
+    choose_plan(net, 1, plan, members_at_once)  # refuses what none can be
     windows = _check_rows(x, y, sample_weight, trainer, learner, seed, progress)
     data = windows.first() if windows else _check_data("x", "y", x, y, learner, sample_weight)
-    problem = _check_problem(learner, data, validation, windows)
+    whole = None if windows is None else jnp.asarray(windows.survey.n, jnp.float32)
+    problem = Problem(learner, data, held_out, whole)
     trainers = _check_trainers(trainer, problem, windows, progress)
-    nets = _check_member_nets(member_nets, net, len(indices))
     job = Job(problem, seed, trainers, plan, members_at_once, windows)
-    where, cluster = check_checkpoint(checkpoint), check_backend(backend)
-    check_trainers(job)
     if cluster is None:
         check_memory(job, len(indices))
         done = train_members(job, indices, nets, where, progress)
@@ -188,6 +191,8 @@ def _check_trainers(
             "trainer must be a Trainer, or several: ntkgp.GaussNewton(), or ntkgp.Descent(optimizer, "
             f"epochs=...) for an Optax optimiser; got {trainer!r}."
         )
+    for each in trainers:
+        each.check(problem)
     return trainers if windows is None else [windows.paced(each) for each in trainers]
 
 
@@ -231,12 +236,9 @@ def _check_rows(
     return Windows.of(x, learner, seed, progress)
 
 
-def _check_problem(
-    learner: Baselearner, data: Data, validation: Any, windows: Windows | None
-) -> Problem:
-    whole = None if windows is None else jnp.asarray(windows.survey.n, jnp.float32)
+def _check_validation(validation: Any, learner: Baselearner) -> Data | None:
     if validation is None:
-        return Problem(learner, data, whole=whole)
+        return None
     if not isinstance(validation, (tuple, list)) or len(validation) != 2:
         raise TypeError(
             "validation must be a pair of inputs and targets, validation=(x, y); "
@@ -244,8 +246,7 @@ def _check_problem(
         )
     x_held_out, y_held_out = validation
     names = ("validation[0]", "validation[1]")
-    held_out = _check_data(*names, x_held_out, y_held_out, learner)
-    return Problem(learner, data, held_out, whole)
+    return _check_data(*names, x_held_out, y_held_out, learner)
 
 
 def _check_data(

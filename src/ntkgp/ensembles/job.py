@@ -63,13 +63,6 @@ class Members(NamedTuple):
         return _finite(self.trained)
 
 
-def check_trainers(job: Job) -> None:
-    """Refuse what the trainers or the plan cannot do, before anything is drawn."""
-    choose_plan(job.problem.learner.net, 1, job.plan, job.members_at_once)
-    for trainer in job.trainers:
-        trainer.check(job.problem)
-
-
 def check_memory(job: Job, n_members: int) -> None:
     """Refuse members that this machine's memory cannot hold, before anything is drawn."""
     plan = choose_plan(job.problem.learner.net, n_members, job.plan, job.members_at_once)
