@@ -40,7 +40,8 @@ class Checkpoint:
         directory: of one fit, created if needed. It holds a member's parameters three times and more.
         every: seconds between two checkpoints. They are written between programs of training, which have
             up to 64 rounds, epochs for `Descent`, and end where rows held out are looked at
-            (`evaluate_every`). So at most one interval and one program are lost; 0 writes after every one.
+            (`evaluate_every`); with rows on disk, one round, a window. So at most one interval and one
+            program are lost; 0 writes after every one.
 
     >>> import tempfile
     >>> x = np.linspace(-1, 1, 8)[:, None]
