@@ -127,7 +127,7 @@ def test_standardising_says_which_block_is_bad_and_forecasts_memory(monkeypatch)
     with pytest.raises(ValueError, match="beyond float64"):
         StandardisedRows.of(ArrayRows(1e300 * np.arange(8.0)[:, None], np.zeros(8)))
     monkeypatch.setattr(memory, "available_bytes", lambda: 100)
-    with pytest.raises(NotEnoughMemory, match="reading blocks of up to 4 rows of 3 numbers"):
+    with pytest.raises(NotEnoughMemory, match="blocks of up to 4 rows of 3 numbers"):
         StandardisedRows.of(ArrayRows(np.zeros((10, 2)), np.zeros(10), blocks=4))
 
 

@@ -118,8 +118,7 @@ def require_blocks(rows: Rows, values: int, window: int = 0) -> None:
     longest = max(checked_lengths(rows))
     require(
         _BYTES_AS_READ * longest * values + window,
-        f"reading blocks of up to {longest:,} rows of {values:,} numbers, about "
-        f"{max(longest, rows.window_rows):,} rows at once,",
+        f"blocks of up to {longest:,} rows of {values:,} numbers (window_rows={rows.window_rows:,})",
         "Take a smaller window_rows, or keep the rows in smaller blocks; of a Parquet file these are its "
         "row groups: write it again with a smaller row_group_size.",
     )
