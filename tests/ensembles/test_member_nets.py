@@ -26,7 +26,7 @@ def trained(members, nets=None, net=NET, **options):
     return fit(net, X, Y, members=members, member_nets=nets, **options)
 
 
-@pytest.mark.quick("ntkgp-param-descent")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "trainer"),
     [(method, "descent") for method in METHODS]

@@ -509,7 +509,7 @@ def test_a_shuffle_is_jax_s_own_whatever_the_array_s_length():
         np.testing.assert_array_equal(order[:n], jax.random.permutation(key, n))
 
 
-@pytest.mark.quick("mini-batch")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "trainer"),
     [

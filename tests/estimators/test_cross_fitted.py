@@ -131,6 +131,7 @@ def test_a_failure_of_thirds_is_no_failure_of_the_fit():
     assert overconfidence(fails, *noise_of_columns(40, 2, 0), None, LAW, 0) == 1
 
 
+@pytest.mark.slow
 def test_regressors_grow_their_deviations_by_it_and_leave_their_means(monkeypatch):
     x, y = noise_of_columns(40, 2, 3)
     small = {"activation": "erf", "depth": 1, "random_state": 0}

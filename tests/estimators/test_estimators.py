@@ -94,6 +94,7 @@ def test_regressors_fit_and_know_the_noise(regressor):
     assert far.epistemic_var[0] > 4 * near.epistemic_var[0]
 
 
+@pytest.mark.quick("GPRegressor")
 def test_results_are_in_the_user_s_units(regressor):
     """y and X in other units: the same predictions, in those units."""
     other = clone(regressor).fit(X * [1e-3, 7.0] + 5, 1e4 * Y - 3)
@@ -582,7 +583,7 @@ def members_of(ensemble, k):
     return [np.asarray(leaf[:k]) for leaf in jax.tree.leaves((ensemble.theta, ensemble.member))]
 
 
-@pytest.mark.quick("model1")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [EnsembleRegressor(activation="relu", depth=1, **SMALL), EnsembleClassifier(**SMALL)]
 )

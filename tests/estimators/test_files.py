@@ -761,7 +761,7 @@ def test_models_can_be_pickled_and_cloned(name):
     assert not any(attribute.endswith("_") for attribute in vars(fresh))
 
 
-@pytest.mark.quick("ConjugateGradients*")
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [Refined(), ConjugateGradients(rank=10)], ids=repr)
 def test_models_of_any_solver_come_back(solver, tmp_path):
     model = GPRegressor(activation="erf", solver=solver, random_state=0).fit(X, Y)

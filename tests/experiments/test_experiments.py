@@ -422,6 +422,7 @@ def flights_run(monkeypatch, tmp_path):
     return experiments.run(EXPERIMENTS["flights"], config, tmp_path, progress=False)
 
 
+@pytest.mark.slow
 def test_flights_end_in_windows_curves_and_claims(flights_run):
     contents = results.load(flights_run)
     assert len(contents["runs"]) == 10

@@ -209,6 +209,7 @@ def test_what_is_learned_is_better_and_says_where_it_ended():
         assert name in learned.scales
 
 
+@pytest.mark.slow
 def test_other_scales_compile_nothing():
     def learn(**scales):
         net = ntkgp.mlp(3, **scales)
