@@ -4,6 +4,7 @@ import os
 import signal
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 # Each worker has about one core. OpenBLAS would start a thread for each of the machine's, and on a
 # busy one they wait for each other: inverting 20 rows took 1,000 times as long and more. Workers
@@ -26,6 +27,8 @@ if jax.__version_info__ < (0, 11):
 # user gives must be answered in words.
 IN_WORDS = ("estimators", "ensembles/fit.py", "tables/models.py")
 PAGES_THAT_LEARN = ("file.md",)
+USERS: dict[tuple[Any, str], Any] = {}
+"""What estimators have outside of tests."""
 SLOW_PAGES = {
     *("exact.md", "experiments.md", "flax.md", "letters.md"),
     *("own.md", "prior.md", "scale.md", "table.md"),
@@ -87,10 +90,15 @@ def pytest_runtest_setup(item):
     runs_long = item.get_closest_marker("optimised") or item.get_closest_marker("slow")
     jax.config.update("jax_disable_most_optimizations", not runs_long)
     learns = item.get_closest_marker("learns") or item.name in PAGES_THAT_LEARN or runs_long
-    preparation.PRIOR_STEPS = 40 if learns else 5
-    preparation.AUTO_ACTIVATIONS = ("relu", "erf") if learns else ("erf",)
-    ensembles.MOST_STEPS = 50 if learns else 3
-    cross_fitted.MOST_ROWS = 400 if learns else 0
+    short: list[tuple[Any, str, Any]] = [
+        (preparation, "PRIOR_STEPS", 5),
+        (preparation, "AUTO_ACTIVATIONS", ("erf",)),
+        (ensembles, "MOST_STEPS", 3),
+        (cross_fitted, "MOST_ROWS", 0),
+    ]
+    for module, name, value in short:
+        whole = USERS.setdefault((module, name), getattr(module, name))
+        setattr(module, name, whole if learns else value)
 
 
 def pytest_runtest_teardown(item):

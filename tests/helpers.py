@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
+import pytest
 from jax.tree_util import tree_leaves_with_path as leaves_with_path
 
 from ntkgp import LayeredNetwork, adapters, mlp
+from ntkgp.ensembles import training
 from ntkgp.ensembles.member import TrainingSet
 from ntkgp.networks.layers import (
     Abs,
@@ -152,3 +154,22 @@ def training_set(learner, keys, member, x, y):
     """One member's view of the data, as every trainer makes it."""
     delta = None if learner.method.offset is None else learner.offset(member, x)
     return TrainingSet(x, y, learner.target_noise(keys.noise, y), delta, jnp.ones(len(x)))
+
+
+class Killed(BaseException):
+    """A process that ends, as seen from inside."""
+
+
+def ended_after(steps, train):
+    """Start a training, and end it after so many calls of its programs."""
+    calls, real = iter(range(steps)), training._further
+
+    def mortal(*arguments):
+        if next(calls, None) is None:
+            raise Killed
+        return real(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "_further", mortal)
+        with pytest.raises(Killed):
+            train()

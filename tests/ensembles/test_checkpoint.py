@@ -14,6 +14,7 @@ import optax
 import pytest
 
 import ntkgp
+from helpers import ended_after
 from ntkgp import Checkpoint, Descent, GaussNewton, fit
 from ntkgp.core.interrupts import StopRequests
 from ntkgp.core.storage import fields_of
@@ -23,10 +24,6 @@ X = np.linspace(-1, 1, 12)[:, None]
 Y = np.sin(3 * X)
 ADAM = optax.adam(0.01)
 BATCHES = Descent(ADAM, epochs=6, batch_size=4)
-
-
-class Killed(BaseException):
-    """A process that ends, as seen from inside."""
 
 
 @cache
@@ -48,18 +45,7 @@ def assert_identical(one, other):
 
 def killed_after(steps, **options):
     """Start the same training, and end it after so many calls of its programs."""
-    calls = iter(range(steps))
-    real = training._further
-
-    def mortal(*arguments):
-        if next(calls, None) is None:
-            raise Killed
-        return real(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "_further", mortal)
-        with pytest.raises(Killed):
-            trained(**options)
+    ended_after(steps, lambda: trained(**options))
 
 
 WAYS = {

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import ntkgp
+from helpers import ended_after
 from ntkgp import ArrayRows, Checkpoint, Descent, ParquetRows, StandardisedRows, fit
 from ntkgp.core import memory
-from ntkgp.ensembles import training
 from ntkgp.ensembles.member import Baselearner, member_keys
 from ntkgp.ensembles.methods import METHODS
 from ntkgp.ensembles.problem import Problem, draw_members
@@ -173,23 +173,9 @@ def test_every_row_comes_once_in_an_epoch(blocks):
     assert len(set(noise.values())) == 46
 
 
-class Killed(BaseException):
-    """A process that ends, as seen from inside."""
-
-
 def test_training_goes_on_in_the_middle_of_an_epoch(parquet, tmp_path):
     checkpoint = Checkpoint(tmp_path, every=0)
-    calls, real = iter(range(6)), training._further  # an epoch has 4 windows
-
-    def mortal(*arguments):
-        if next(calls, None) is None:
-            raise Killed
-        return real(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "_further", mortal)
-        with pytest.raises(Killed):
-            trained(parquet, checkpoint=checkpoint)
+    ended_after(6, lambda: trained(parquet, checkpoint=checkpoint))  # an epoch has 4 windows
     numbers, at = [], Windows.at
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Windows, "at", lambda self, n, *a: numbers.append(n) or at(self, n, *a))

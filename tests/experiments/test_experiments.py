@@ -657,7 +657,7 @@ def test_an_undecided_claim_says_how_many_repeats_would_decide_it():
     assert claims.above(of(verdict.repeats)).word == "holds"
     assert claims.above(of(verdict.repeats - 1)).word == "undecided"
     assert claims.above(interval([1.0])).repeats is None
-    assert f"about {verdict.repeats} repeats would tell" in str(verdict)
+    assert f"about {verdict.repeats} repeats would tell" in verdict.remark
 
 
 def made_up_images(errors, at_confidence, entropy_bins, law=None):

@@ -12,10 +12,10 @@ class Verdict(NamedTuple):
     repeats: int | None = None
     """If undecided: how many repeats would decide it, by the variance seen; None if that is not known."""
 
-    def __str__(self) -> str:
-        if self.repeats is None:
-            return self.word
-        return f"{self.word}: about {self.repeats:,} repeats would tell"
+    @property
+    def remark(self) -> str:
+        """What it takes to decide; nothing if that is not known."""
+        return "" if self.repeats is None else f"about {self.repeats:,} repeats would tell"
 
 
 HOLDS, DOES_NOT_HOLD = Verdict("holds"), Verdict("does not hold")
@@ -40,8 +40,8 @@ def between(value: Interval, low: float, high: float) -> Verdict:
 
     >>> between(Interval(0.5, 0.1), 0.0, 1.0).word, between(Interval(2.0, 0.1), 0.0, 1.0).word
     ('holds', 'does not hold')
-    >>> print(between(Interval(0.9, 0.5, repeats=3), 0.0, 1.0))
-    undecided: about 19 repeats would tell
+    >>> between(Interval(0.9, 0.5, repeats=3), 0.0, 1.0)
+    Verdict(word='undecided', repeats=19)
     """
     if low <= value.low and value.high <= high:
         return HOLDS

@@ -96,9 +96,8 @@ def _claims(parts: Sequence[Part]) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
-    word, _, remark = str(verdict).partition(": ")
-    small = f"<br><small>{remark}</small>" if remark else ""
-    return f'<span class="verdict {word.replace(" ", "-")}">{word}</span>{small}'
+    small = f"<br><small>{verdict.remark}</small>" if verdict.remark else ""
+    return f'<span class="verdict {verdict.word.replace(" ", "-")}">{verdict.word}</span>{small}'
 
 
 def _section(part: Part, anchor: str) -> str:

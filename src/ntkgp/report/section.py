@@ -36,6 +36,6 @@ class Section:
 
 
 def _judged(claim: Claim) -> str:
-    word, _, remark = str(claim.verdict).partition(": ")
+    remark = claim.verdict.remark
     told = f"\n{'':15}({remark})" if remark else ""
-    return f"{word.upper():13}  {claim.where}: {claim.says}\n{'':15}{claim.measured}{told}"
+    return f"{claim.verdict.word.upper():13}  {claim.where}: {claim.says}\n{'':15}{claim.measured}{told}"
