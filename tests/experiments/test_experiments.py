@@ -221,8 +221,9 @@ def test_a_killed_search_of_the_grid_continues(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_without_memory_for_the_law_the_ensembles_are_reported(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
-    tiny = ["members=1", "epochs=1", "width=8", "max_train=60", "methods=deep-ensemble"]
+    # Predictions take 0.3 MB, the law of 180 images 1.9.
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
+    tiny = ["members=1", "epochs=1", "width=8", "max_train=200", "methods=deep-ensemble"]
     settings = [word for setting in tiny for word in ("--set", setting)]
     assert main(["reproduce", "digits", "--out", str(tmp_path), "--repeats", "1", *settings]) == 0
     printed = capsys.readouterr().out
