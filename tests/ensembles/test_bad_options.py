@@ -1,5 +1,7 @@
 """Options that cannot work are refused in words, before anything is drawn."""
 
+import warnings
+
 import numpy as np
 import optax
 import pytest
@@ -76,3 +78,14 @@ def test_training_that_ends_far_away_says_so():
     trainer = Descent(optax.sgd(1e3), epochs=2)
     with pytest.warns(FarFromTargets, match="times the size of y away from y"):
         ntkgp.fit(NET, X, Y, members=1, trainer=trainer)
+
+
+def test_a_member_that_ends_far_from_the_others_is_named():
+    """Its prior is 900 times too large, and it has no time to come back from there."""
+    nets = [ntkgp.mlp(2, width=64, depth=1, w_std=w_std) for w_std in (1.0, 1.0, 30.0)]
+    options = {"member_nets": nets, "trainer": Descent(optax.adam(1e-2), epochs=60)}
+    with pytest.warns(FarFromTargets, match="^member 2 ended farther from y than 0 is"):
+        ntkgp.fit(nets[0], X, Y, members=3, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FarFromTargets)
+        ntkgp.fit(nets[0], X, Y, members=2, **options | {"member_nets": nets[:2]})

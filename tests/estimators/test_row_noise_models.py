@@ -1,6 +1,6 @@
 """Noise that differs from row to row, and weights of rows, through both regressors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -322,3 +322,19 @@ def test_members_train_with_the_row_s_noise_and_the_user_s_weight():
     both = weight * model.row_noise_.weights(x, y)
     assert model.ensemble_.trained_on == Data.of(x, y, both).fingerprint()
     assert model.ensemble_.trained_on != Data.of(x, y, weight).fingerprint()  # the control
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+def test_members_draw_their_scales_beside_the_noise_that_these_were_learned_with(noise):
+    model = clone(ENSEMBLE).set_params(noise=noise, learn_prior=True).fit(X, Y)
+    learned = replace(model.prior_, net=model.uncertain_prior_.net)
+    sigma = learned.noise_std * Y.std() / model.y_scaler_.std[0]  # in the network's units
+    y = model.y_scaler_.apply("y", Y[:, None])
+
+    def root(noise_std):
+        own = replace(learned, noise_std=noise_std)
+        return ntkgp.uncertain_prior(own, model._inputs(X), y, seed=model.seed_).root
+
+    found = np.abs(model.uncertain_prior_.root)
+    np.testing.assert_allclose(found, np.abs(root(sigma)), rtol=1e-3)
+    assert not np.allclose(found, np.abs(root(sigma / 10)), rtol=0.1)

@@ -128,8 +128,9 @@ def fit(
     else:
         done = train_remotely(cluster, job, indices, nets, where, progress)
     report_failures(indices, done)
-    warn_if_far(job, done.trained.objectives[done.good])
-    return _ensemble(job, indices, done)
+    ensemble = _ensemble(job, indices, done)
+    warn_if_far(job, ensemble.indices, ensemble.objectives)
+    return ensemble
 
 
 def _ensemble(job: Job, indices: tuple[int, ...], done: Members) -> Ensemble:

@@ -11,6 +11,8 @@ from ntkgp.ensembles.job import Job, Members
 
 FAR = 1e3
 """So many times the size of y away from y, members have learned nothing."""
+STRANDED = 10.0
+"""So many times as far from y as the others, a member is not one of them."""
 
 
 class MemberFailure(UserWarning):
@@ -59,18 +61,14 @@ def _named(members: Sequence[int]) -> str:
     return f"member{'s' if len(members) > 1 else ''} {', '.join(map(str, members))}"
 
 
-def warn_if_far(job: Job, objectives: NDArray[Any]) -> None:
+def warn_if_far(job: Job, indices: Sequence[int], objectives: NDArray[Any]) -> None:
     """Say so if members end far from all targets: training was finite, and led nowhere."""
-    learner, data = job.problem.learner, job.problem.data
-    if not learner.noise.least_squares:
+    learner = job.problem.learner
+    if not learner.noise.least_squares or not len(objectives):
         return
-    if job.windows is not None:
-        size = job.windows.survey.mean_square**0.5
-    else:
-        y, weight = np.asarray(data.y, np.float64), np.asarray(data.share(), np.float64)[:, None]
-        size = float(np.sqrt(np.sum(weight * y**2) / np.sum(weight) / y.shape[1]))
+    size = max(_size_of_targets(job), 1e-30)
     misses = np.sqrt(2 * np.maximum(objectives, 0) / learner.target_dim)
-    worst = float(np.max(misses, initial=0.0)) / max(size, float(learner.noise_std), 1e-30)
+    worst = float(np.max(misses)) / max(size, float(learner.noise_std))
     if worst > FAR:
         warnings.warn(
             f"training ended {worst:.1g} times the size of y away from y, and is of no use. Lower the "
@@ -78,3 +76,22 @@ def warn_if_far(job: Job, objectives: NDArray[Any]) -> None:
             FarFromTargets,
             stacklevel=3,
         )
+        return
+    stranded = (misses > size) & (misses > STRANDED * np.median(misses))
+    if stranded.any():
+        warnings.warn(
+            f"{_named([i for i, is_so in zip(indices, stranded, strict=True) if is_so])} ended farther "
+            "from y than 0 is, and the others near it. The mean and the spread of the ensemble follow "
+            "such members: train longer, or with smaller steps.",
+            FarFromTargets,
+            stacklevel=3,
+        )
+
+
+def _size_of_targets(job: Job) -> float:
+    """The root of their mean square."""
+    if job.windows is not None:
+        return float(job.windows.survey.mean_square**0.5)
+    data = job.problem.data
+    y, weight = np.asarray(data.y, np.float64), np.asarray(data.share(), np.float64)[:, None]
+    return float(np.sqrt(np.sum(weight * y**2) / np.sum(weight) / y.shape[1]))

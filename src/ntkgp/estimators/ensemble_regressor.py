@@ -301,8 +301,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
                 factor = self._overconfidence(choice, *rows, law=law, jitter=JITTER, **options)
                 self.stretch_, noise_stds = factor * self.stretch_, factor * noise_stds
         self.noise_std_ = noise_stds * self.y_scaler_.std if self._noise.constant else None
-        targets = self.y_scaler_.apply("y", rows.y)
-        self.uncertain_prior_ = self._uncertain_prior(net, noise_std, rows._replace(y=targets), law)
+        in_net_units = rows._replace(y=self.y_scaler_.apply("y", rows.y))
+        # The scales are an optimum beside the σ they were learned with, which noise of rows is not.
+        beside = noise_std if self.row_noise_ is None else choice.noise_std
+        self.uncertain_prior_ = self._uncertain_prior(net, beside, in_net_units, law)
         return net, noise_std
 
     def _can_check(self, net: Network, y: NDArray[Any]) -> bool:
