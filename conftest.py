@@ -1,5 +1,6 @@
 """How the tests compile what they run, and what doctests may use without importing it."""
 
+import gc
 import os
 import signal
 from fnmatch import fnmatchcase
@@ -61,8 +62,13 @@ def pytest_configure(config):
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     one_core_each()
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    usual = {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}
+    for name, handler in usual.items():  # ignored in the background of a shell, and under nohup
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+    gc.freeze()  # what is imported stays; looking for garbage less often saves a twentieth of the time
+    gc.set_threshold(50_000, 20, 50)
     compilation._MOST_GROWTH = 2**40  # tests forget programs between them, not within: see below
     jax.local_devices()  # one of them, before the command line can ask for more
 

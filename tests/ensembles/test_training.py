@@ -423,6 +423,7 @@ def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
 
 
 @pytest.mark.quick("deep-ensemble", "gauss-newton")
+@pytest.mark.quick("descent")
 @pytest.mark.parametrize(
     ("method", "trainer"),
     [

@@ -302,6 +302,7 @@ def test_any_table_at_prediction(model, table, n, d):
         assert_sound(fitted(model), X)
 
 
+@pytest.mark.quick("*-GP*")
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
 def test_a_sparse_table_at_prediction_is_refused_in_one_line(model, kind):

@@ -104,6 +104,7 @@ def test_results_are_in_the_user_s_units(regressor):
     np.testing.assert_allclose(std_2, 1e4 * std, rtol=2e-2)
 
 
+@pytest.mark.quick("GPRegressor")
 def test_a_distribution_agrees_with_predict(regressor):
     dist = regressor.predict_dist(X[:5])
     mean, std = regressor.predict(X[:5], return_std=True)
@@ -268,8 +269,7 @@ def test_without_an_optimizer_the_network_s_own_scales_stay():
         GPRegressor(optimizer="adam").fit(X, Y)
 
 
-@pytest.mark.learns
-@pytest.mark.quick("GPRegressor")
+@pytest.mark.slow  # of the search itself: tests/laws/test_prior.py
 def test_columns_that_do_not_matter_are_found(regressor):
     rng = np.random.default_rng(3)
     noisy = np.hstack([X, rng.normal(size=(len(X), 6))])
@@ -407,7 +407,7 @@ def test_classifiers_learn_noise_and_target_scale_by_marginal_likelihood():
         assert evidence(kappa, factor * noise_std) < best
 
 
-@pytest.mark.learns
+@pytest.mark.slow
 def test_flipped_labels_are_taken_for_noise():
     """A fifth of the labels is wrong: the noise is larger, and the test accuracy on true labels stays."""
     rng = np.random.default_rng(8)

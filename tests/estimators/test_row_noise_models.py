@@ -124,7 +124,7 @@ def test_a_regressor_with_row_noise_agrees_with_itself(model, noise, tmp_path):
     np.testing.assert_array_equal(again.predict_dist(NEW).var, predicted.var)
     np.testing.assert_array_equal(again.predict_dist(NEW).mean, predicted.mean)
     assert clone(fitted).noise == noise
-    assert not hasattr(clone(fitted), "noise_std_")
+    assert "noise_std_" not in vars(clone(fitted))
 
 
 @BOTH

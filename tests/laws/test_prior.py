@@ -55,7 +55,7 @@ def table(net, n=8):
     return rng.normal(size=(n, *net.input_shape)), rng.normal(size=(n, 2))
 
 
-@pytest.mark.quick("relu-marginal-likelihood", "flatten-leave-one-out")
+@pytest.mark.quick("relu-*")
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_those_of_finite_differences(name, objective):

@@ -103,7 +103,7 @@ def test_random_networks_have_the_nngp_kernel(name, parameterization):
     assert_not_covariance(outputs, expected.ntk)  # the control
 
 
-@pytest.mark.quick("erf-standard", "conv-pool-standard")
+@pytest.mark.quick("erf-standard")
 @pytest.mark.optimised
 @pytest.mark.parametrize(("name", "parameterization"), ARCHITECTURES_AND_PARAMETERISATIONS)
 def test_random_networks_have_the_ntk_on_average(name, parameterization):

@@ -69,7 +69,7 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         classes_: the classes.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
-    >>> model = EnsembleClassifier(members=3, min_steps=200, random_state=0).fit(X, X[:, 0] > 0)
+    >>> model = EnsembleClassifier(members=3, depth=1, activation="erf").fit(X, X[:, 0] > 0)
     >>> model.predict_proba(X[:2]).shape
     (2, 2)
     """

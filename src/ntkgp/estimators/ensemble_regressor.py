@@ -115,7 +115,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             it was learned on.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
-    >>> model = EnsembleRegressor(members=3, activation="erf", min_steps=200).fit(X, X[:, 0])
+    >>> model = EnsembleRegressor(members=3, depth=1, activation="erf").fit(X, X[:, 0])
     >>> mean, std = model.predict(X[:2], return_std=True)
     >>> mean.shape, bool((std > 0).all())
     ((2,), True)

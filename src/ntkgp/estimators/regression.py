@@ -41,7 +41,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     """Predictions in the user's units from what a network says in its own; `y_scaler_` maps the two."""
 
     noise_std: float | None
-    noise_std_: NDArray[Any] | None
+    noise_std_: NDArray[Any] | None = None
     row_noise_: FittedRowNoise | None = None
     """How noise differs from row to row; None if it does not."""
     one_target_: bool

@@ -81,7 +81,7 @@ def ntk(net: LayeredNetwork, x1: Any, x2: Any = None, **options: Any) -> Any:
         A NumPy array (n1, n2), or (n1,) for the diagonal. Within `jax.grad` and other
         transformations of the network or the inputs, an array of JAX, computed all at once.
 
-    >>> net = ntkgp.mlp(2)
+    >>> net = ntkgp.mlp(2, depth=1)
     >>> x = np.random.default_rng(0).normal(size=(5, 2))
     >>> theta = ntk(net, x)
     >>> theta.shape, theta.dtype

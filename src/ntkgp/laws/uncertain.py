@@ -90,7 +90,7 @@ def uncertain_prior(
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(60, 2))
     >>> y = np.sin(3 * x[:, 0])
-    >>> learned = ntkgp.fit_prior(ntkgp.mlp(2, width=64, b_std=0.5), x, y, max_steps=20)
+    >>> learned = ntkgp.fit_prior(ntkgp.mlp(2, width=64, depth=1, b_std=0.5), x, y, max_steps=20)
     >>> nets = uncertain_prior(learned, x, y).draw(members=3)
     >>> ensemble = ntkgp.fit(learned.net, x, y, members=3, member_nets=nets)
     """
