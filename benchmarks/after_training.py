@@ -27,7 +27,7 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
 
 import ntkgp
-from common import Rows, run_and_write
+from common import Records, run_and_write
 from ntkgp import metrics
 from ntkgp.data import load_letters
 from ntkgp.networks.adapters import from_equinox, from_flax, from_trained
@@ -79,14 +79,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run_and_write("after_training", __doc__, run, Sizes(), TINY, arguments)
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     return [
         *(row for table in sizes.tables for row in summed_up(table, of_table(sizes, table))),
         *summed_up("digits", of_digits(sizes)),
     ]
 
 
-def summed_up(data: str, records: Iterator[dict[str, Any]]) -> Rows:
+def summed_up(data: str, records: Iterator[dict[str, Any]]) -> Records:
     """The mean over splits of every score, and the standard error of the NLL."""
     runs, rows = [], []
     for record in records:

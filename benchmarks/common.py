@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-Rows = list[dict[str, Any]]
+Records = list[dict[str, Any]]
 Name = TypeVar("Name")
 
 
@@ -43,7 +43,7 @@ def parsed(
 def run_and_write(
     name: str,
     doc: str | None,
-    run: Callable[[Any], Rows],
+    run: Callable[[Any], Records],
     sizes: Any,
     tiny: Any,
     arguments: Sequence[str] | None,
@@ -57,7 +57,7 @@ def run_and_write(
 def run_against_pytorch(
     name: str,
     doc: str | None,
-    run: Callable[[Any, bool], Rows],
+    run: Callable[[Any, bool], Records],
     sizes: Any,
     tiny: Any,
     arguments: Sequence[str] | None,
@@ -117,7 +117,7 @@ def in_new_process(
 # Results
 
 
-def write(name: str, rows: Rows, sizes: Any, out: Path) -> None:
+def write(name: str, rows: Records, sizes: Any, out: Path) -> None:
     """Print the table, and write NAME.json."""
     from ntkgp.core.files import replacing
     from ntkgp.experiments import results
@@ -133,8 +133,8 @@ def write(name: str, rows: Rows, sizes: Any, out: Path) -> None:
         file.write((json.dumps(contents, indent=1) + "\n").encode())
 
 
-def table(rows: Rows) -> str:
-    """Rows of equal keys as text."""
+def table(rows: Records) -> str:
+    """Records of equal keys as text."""
     cells = [list(rows[0]), *([_shown(value) for value in row.values()] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]

@@ -25,7 +25,7 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
 
 import ntkgp
-from common import Rows, options_of, parsed, write
+from common import Records, options_of, parsed, write
 from ntkgp import ConformalClassifier, ConformalRegressor, GPClassifier, GPRegressor, metrics
 
 
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
     width: float
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     rows = []
     for name in (*sizes.tables, "digits"):
         outcome = on_digits if name == "digits" else on_table
@@ -63,7 +63,7 @@ def run(sizes: Sizes) -> Rows:
     return rows
 
 
-def summary(name: str, outcomes: list[dict[str, Outcome]]) -> Rows:
+def summary(name: str, outcomes: list[dict[str, Outcome]]) -> Records:
     """Means over splits, with the standard error of the coverage."""
     own = np.mean([each["own"].width for each in outcomes])
     rows = []

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from common import Rows, run_and_write
+from common import Records, run_and_write
 from ntkgp import metrics
 
 
@@ -84,8 +84,8 @@ def scores(name: str, most_rows: int, sizes: Sizes) -> list[list[float]]:
     return found
 
 
-def run(sizes: Sizes) -> Rows:
-    rows: Rows = []
+def run(sizes: Sizes) -> Records:
+    rows: Records = []
     for name in sizes.tables:
         for label, most_rows in (("as learned", 0), ("cross-fitted", 400)):
             values = np.mean(scores(name, most_rows, sizes), axis=0)

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import Rows, in_new_process, options_of, parsed, seconds_of, write
+from common import Records, in_new_process, options_of, parsed, seconds_of, write
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def diabetes(n: int) -> tuple[Any, Any]:
 KINDS = {"fits": fits, "cross-validation": cross_validation}
 
 
-def measure(kind: str, sizes: Sizes) -> Rows:
+def measure(kind: str, sizes: Sizes) -> Records:
     """The tasks of one kind, one after the other and then again."""
     imported = seconds_of(_import)
     tasks = KINDS[kind](sizes)
@@ -97,7 +97,7 @@ def _import() -> None:
     from ntkgp import EnsembleRegressor  # noqa: F401
 
 
-def measured_twice(kind: str, tiny: bool) -> Rows:
+def measured_twice(kind: str, tiny: bool) -> Records:
     """By a process that has all to compile, and by one that finds it compiled."""
     rows = []
     with tempfile.TemporaryDirectory() as compiled:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ntkgp
-from common import Rows, best_seconds, run_and_write
+from common import Records, best_seconds, run_and_write
 from ntkgp.core.arrays import precision
 from ntkgp.networks.layers import Relu
 
@@ -54,7 +54,7 @@ def plain(x: Any, depth: int) -> Any:
     return theta
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     net = ntkgp.mlp(
         sizes.pixels, 10, depth=sizes.depth, activation=Relu(), w_std=W_STD, b_std=B_STD
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common import Rows, run_and_write, seconds_of
+from common import Records, run_and_write, seconds_of
 from ntkgp import metrics
 
 
@@ -116,8 +116,8 @@ def measure(model: Any, x: NDArray[Any], y: NDArray[Any], seed: int) -> dict[str
     }
 
 
-def run(sizes: Sizes) -> Rows:
-    found: Rows = []
+def run(sizes: Sizes) -> Records:
+    found: Records = []
     for name in sizes.tables:
         if name == "fair" and find_spec("statsmodels") is None:
             print("left out, because statsmodels is not installed: fair")
@@ -128,7 +128,7 @@ def run(sizes: Sizes) -> Rows:
     return found
 
 
-def table_of(name: str, x: NDArray[Any], y: NDArray[Any], sizes: Sizes) -> Rows:
+def table_of(name: str, x: NDArray[Any], y: NDArray[Any], sizes: Sizes) -> Records:
     scores = {
         model: [measure(models(sizes, s)[model], x, y, s) for s in range(sizes.splits)]
         for model in models(sizes, 0)

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import Rows, options_of, parsed, write
+from common import Records, options_of, parsed, write
 
 SMALL = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -101,7 +101,7 @@ def train(how: str, path: Path, sizes: Sizes) -> dict[str, object]:
     }
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"

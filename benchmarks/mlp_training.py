@@ -14,7 +14,7 @@ from functools import partial
 import jax
 
 import ntkgp
-from common import Rows, best_seconds, run_against_pytorch
+from common import Records, best_seconds, run_against_pytorch
 from ntkgp.experiments.costs.epochs import epoch_of
 from ntkgp.networks.layers import Relu
 
@@ -97,7 +97,7 @@ PEERS: dict[str, Maker] = {
 }
 
 
-def run(sizes: Sizes, with_torch: bool) -> Rows:
+def run(sizes: Sizes, with_torch: bool) -> Records:
     makers = OURS | PEERS if with_torch else OURS
     rows = []
     for case in sizes.cases:

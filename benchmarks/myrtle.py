@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import ntkgp
-from common import Rows, best_seconds, run_against_pytorch
+from common import Records, best_seconds, run_against_pytorch
 from ntkgp.experiments.costs.epochs import epoch_of
 
 W_STD, B_STD = 2**0.5, 0.01
@@ -69,7 +69,7 @@ def torch_epoch(sizes: Sizes, members: int) -> Callable[[], None]:
     )
 
 
-def run(sizes: Sizes, with_torch: bool) -> Rows:
+def run(sizes: Sizes, with_torch: bool) -> Records:
     makers = {"ntkgp-param": our_epoch}
     if with_torch:
         makers["PyTorch, channels last"] = torch_epoch

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common import Rows, options_of, parsed, seconds_of, write
+from common import Records, options_of, parsed, seconds_of, write
 from ntkgp import metrics
 
 
@@ -98,8 +98,8 @@ def measure(model: Any, name: str, split: int, sizes: Sizes) -> dict[str, float]
     }
 
 
-def run(sizes: Sizes) -> Rows:
-    found: Rows = []
+def run(sizes: Sizes) -> Records:
+    found: Records = []
     for name in sizes.tables:
         scores: dict[str, list[dict[str, float]]] = {}
         for split in range(sizes.splits):

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 import ntkgp
-from common import Rows, best_seconds, run_and_write
+from common import Records, best_seconds, run_and_write
 from ntkgp.networks.layers import Relu
 
 
@@ -38,7 +38,7 @@ TINY = Sizes(
 )
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(sizes.training_rows, 8)), rng.normal(size=sizes.training_rows)
     net = ntkgp.mlp(8, width=sizes.width, depth=sizes.depth, activation=Relu())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import Rows, run_and_write
+from common import Records, run_and_write
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def member_seconds(plan: Plan, rng: Any) -> float:
     return now
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     import numpy as np
 
     constants = measured(sizes)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common import Rows, run_and_write
+from common import Records, run_and_write
 from ntkgp import metrics
 
 
@@ -100,8 +100,8 @@ def scores_of_classes(
     }
 
 
-def run(sizes: Sizes) -> Rows:
-    found: Rows = []
+def run(sizes: Sizes) -> Records:
+    found: Records = []
     for name in (*sizes.tables, "digits"):
         runs = []
         for split in range(sizes.splits):

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import ntkgp
-from common import Rows, compile_anew, run_and_write, seconds_of
+from common import Records, compile_anew, run_and_write, seconds_of
 from ntkgp.ensembles.trainers.default import decaying_adam
 
 
@@ -122,14 +122,14 @@ OURS: dict[str, Callable[[Sizes, Any, Any], None]] = {
 }
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     ours = {name: partial(fit, sizes) for name, fit in OURS.items()}
     peers: dict[str, Callable[[Any, Any], None]] = {
         "scikit-learn's GaussianProcessRegressor": scikit_gp,
         f"{sizes.members} of scikit-learn's MLPRegressor": partial(scikit_networks, sizes),
     }
     problems = [("table", *table(n)) for n in sizes.tables] + [("toy", *toy())]
-    rows: Rows = []
+    rows: Records = []
     for name, x, y in problems[: sizes.problems]:
         first = {model: seconds_of(partial(fit, x, y)) for model, fit in ours.items()}
         again = {model: seconds_of(partial(fit, x, y)) for model, fit in ours.items()}

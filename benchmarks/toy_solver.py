@@ -20,7 +20,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from common import Rows, best_seconds, compile_anew, options_of, parsed, write
+from common import Records, best_seconds, compile_anew, options_of, parsed, write
 from ntkgp import METHODS, fit
 from ntkgp.ensembles.losses import offsets
 from ntkgp.ensembles.member import Baselearner
@@ -108,7 +108,7 @@ def seconds_of_fast_solver(sizes: Sizes, method: str) -> tuple[float, float, NDA
     return times[0], min(times[1:]), objectives
 
 
-def run_methods(sizes: Sizes, descent_results: Path) -> Rows:
+def run_methods(sizes: Sizes, descent_results: Path) -> Records:
     path = run(toy.TOY, sizes.paper, descent_results)
     descents = {run["method"]: run for run in results.load(path)["runs"] if run["seed"] == 0}
     rows = []

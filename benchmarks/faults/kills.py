@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common import Rows, options_of, parsed, write
+from common import Records, options_of, parsed, write
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Count:
     rounds_kept: list[int] = field(default_factory=list)
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     """Let every fault happen, and count."""
     rng = random.Random(sizes.seed)
     with ExitStack() as stack:
@@ -209,7 +209,7 @@ class _Faults:
         directory.mkdir()
         return directory
 
-    def rows(self) -> Rows:
+    def rows(self) -> Records:
         sizes, rows = self.sizes, []
         kinds: list[tuple[str, str, int, Callable[..., None]]] = [
             ("kill -9 in training", "train", sizes.kills, self._kill),

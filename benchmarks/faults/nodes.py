@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common import Rows, best_seconds, run_and_write
+from common import Records, best_seconds, run_and_write
 
 LOOPBACK = "127.0.0.2"
 """Ray takes 127.0.0.1 for the machine's address in the network."""
@@ -37,7 +37,7 @@ class Sizes:
 TINY = Sizes(rows=2_000, members=2, epochs=1, width=8, repeats=1)
 
 
-def run(sizes: Sizes) -> Rows:
+def run(sizes: Sizes) -> Records:
     os.environ.setdefault("RAY_worker_niceness", "0")  # as nice as this process
     import optax
     import ray

@@ -33,7 +33,7 @@ class Labelled(NamedTuple):
         return Labelled(self.x[rows], self.labels[rows], weight)
 
 
-class Rows(NamedTuple):
+class SplitRows(NamedTuple):
     """What a classifier is trained on, and what sets its temperature."""
 
     train: Labelled
@@ -66,7 +66,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         check_part("class_prior_", self.class_prior_, (classes,))
         check_part("kappa_ and temperature_", [self.kappa_, self.temperature_], (2,), above=0.0)
 
-    def _check_xy(self, X: Any, y: Any, sample_weight: Any, fraction: float) -> Rows:
+    def _check_xy(self, X: Any, y: Any, sample_weight: Any, fraction: float) -> SplitRows:
         """Training rows and rows held out, both standardised by the training rows."""
         inputs, labels = self._check_training_data(X, y)
         check_classification_targets(labels)
@@ -81,7 +81,7 @@ class Classifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         train, held_out = holdout(len(inputs), fraction, self._start(), indices)
         rows = Labelled(self._standardise(inputs, train, weight), indices, weight)
         self.class_prior_ = _frequencies(rows.take(train), len(self.classes_))
-        return Rows(rows.take(train), rows.take(held_out))
+        return SplitRows(rows.take(train), rows.take(held_out))
 
     def _with_class_weight(self, labels: NDArray[Any], sample_weight: Any) -> Any:
         """The user's weights of rows, times those of their classes."""

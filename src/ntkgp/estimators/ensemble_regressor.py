@@ -34,7 +34,7 @@ from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
 
 
-class Rows(NamedTuple):
+class TrainingRows(NamedTuple):
     """Training rows, standardised, with targets (n, c) and weights."""
 
     x: NDArray[Any]
@@ -212,7 +212,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         if self._goes_on():
             net, noise_std = self._chosen_before(nets)
         else:
-            rows = Rows(x[train], targets[train], None if weight is None else weight[train])
+            rows = TrainingRows(x[train], targets[train], None if weight is None else weight[train])
             net, noise_std = self._learned(nets, rows, check_noise=not len(held_out))
         scaled = self.y_scaler_.apply("y", targets)
         row_weight = self._row_weight(x, scaled, weight)
@@ -277,7 +277,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         return self._noise.constant and get_law(get_method(self.method).law).is_posterior
 
     def _learned(
-        self, nets: Sequence[Network], rows: "Rows", check_noise: bool
+        self, nets: Sequence[Network], rows: "TrainingRows", check_noise: bool
     ) -> tuple[Network, float]:
         """The network and σ of training.
 
@@ -315,7 +315,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         )
 
     def _checked(
-        self, net: LayeredNetwork, noise_std: float, rows: "Rows", check_noise: bool
+        self, net: LayeredNetwork, noise_std: float, rows: "TrainingRows", check_noise: bool
     ) -> tuple[float, NDArray[Any]]:
         """σ of training, and σ of predictions for each target; sets `stretch_`."""
         kernel = get_law(get_method(self.method).law).trained
@@ -336,7 +336,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         return found.law.noise_std, found.stretch * found.noise_stds
 
     def _uncertain_prior(
-        self, net: Network, noise_std: float, rows: "Rows", law: Law
+        self, net: Network, noise_std: float, rows: "TrainingRows", law: Law
     ) -> UncertainPrior | None:
         """What members draw their scales from, by rows in the network's units; None if all share them."""
         if self.prior_ is None or not self.vary_prior:
