@@ -4,8 +4,8 @@ It needs Ray (`pip install 'ntkgp[ray]'`) and the data set flights2008:
 
     python benchmarks/faults/nodes.py
 
-Each of the two nodes has one processor. One task trains all members, or two tasks train half of them each.
-Both are run once before, so that compilation is in no time.
+Each of the two nodes has one processor, and its workers one thread. One task trains all members, or two tasks train
+half of them each. Both are run once before, so that compilation is in no time.
 """
 
 import os
@@ -27,7 +27,7 @@ class Sizes:
 
     rows: int = 20_000
     members: int = 10
-    epochs: int = 2
+    epochs: int = 60
     batch_size: int = 100
     width: int = 100
     depth: int = 4
@@ -39,6 +39,7 @@ TINY = Sizes(rows=2_000, members=2, epochs=1, width=8, repeats=1)
 
 def run(sizes: Sizes) -> Records:
     os.environ.setdefault("RAY_worker_niceness", "0")  # as nice as this process
+    os.environ["NPROC"] = "1"  # XLA's threads in each worker, which would else take both nodes' processors
     import optax
     import ray
     from ray.cluster_utils import Cluster
