@@ -4,8 +4,8 @@ It needs Ray (`pip install 'ntkgp[ray]'`) and the data set flights2008:
 
     python benchmarks/faults/nodes.py
 
-Each of the two nodes has one processor, and its workers one thread. One task trains all members, or two tasks train
-half of them each. Both are run once before, so that compilation is in no time.
+Each of the two nodes has one processor, and its workers one thread. One task trains all members, or two
+tasks train half of them each. Both are run once before, so that compilation is in no time.
 """
 
 import os
@@ -39,7 +39,7 @@ TINY = Sizes(rows=2_000, members=2, epochs=1, width=8, repeats=1)
 
 def run(sizes: Sizes) -> Records:
     os.environ.setdefault("RAY_worker_niceness", "0")  # as nice as this process
-    os.environ["NPROC"] = "1"  # XLA's threads in each worker, which would else take both nodes' processors
+    os.environ["NPROC"] = "1"  # threads of XLA in each worker
     import optax
     import ray
     from ray.cluster_utils import Cluster
