@@ -31,8 +31,8 @@ PAGES_THAT_LEARN = ("file.md",)
 USERS: dict[tuple[Any, str], Any] = {}
 """What estimators have outside of tests."""
 SLOW_PAGES = {
-    *("exact.md", "experiments.md", "flax.md", "letters.md"),
-    *("own.md", "prior.md", "scale.md", "table.md"),
+    *("exact.md", "experiments.md", "flax.md", "intervals.md", "letters.md"),
+    *("own.md", "prior.md", "scale.md", "table.md", "trained.md"),
 }
 SOURCE = Path(__file__).parent / "src" / "ntkgp"
 PATHS = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")]

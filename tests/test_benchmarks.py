@@ -112,7 +112,7 @@ def test_make_bench_runs_benchmarks():
     assert set(listed.split()) <= RATIOS.keys()
 
 
-@pytest.mark.quick("coverage", "kernel", "exact_mnist", "prediction")
+@pytest.mark.quick("kernel", "exact_mnist")
 @pytest.mark.parametrize(
     "name",
     ALL_BUT_PYTORCH,

@@ -20,7 +20,7 @@ from ntkgp.experiments.experiment import run
 from ntkgp.experiments.toy import run as toy
 from ntkgp.experiments.toy.closeness import closeness
 
-METHODS = ["deep-ensemble", "rp-param", "ntkgp-fn", "ntkgp-param"]
+METHODS = ["ntkgp-param", "rp-param", "ntkgp-fn"]
 SMALL = [
     "--set",
     "width=8",
