@@ -19,7 +19,7 @@ test: $(VENV)/.test check
 # A developer's answer in under two minutes: references, laws, losses and contracts.
 quick: $(VENV)/.test
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" -q tests/test_project.py tests/predictive tests/data \
 	    tests/core/test_storage.py tests/kernels/test_golden.py tests/laws/test_exact.py \
 	    tests/laws/test_evidence.py tests/ensembles/test_noise.py tests/estimators/test_one_hot.py
@@ -59,7 +59,7 @@ test-ray: $(VENV)/.test
 check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 # Known weaknesses of the packages that are installed; it asks a database on the network.
 audit: $(VENV)/.test
