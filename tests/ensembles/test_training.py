@@ -1,5 +1,6 @@
 """Training: exactness where there is a closed form, and agreement of every way to train."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -20,12 +21,13 @@ from helpers import (
     mean_z,
 )
 from ntkgp import METHODS, Descent, GaussNewton, LearnedNoise, adapters, fit
+from ntkgp.core.threads import in_threads
 from ntkgp.ensembles import forecast, training
 from ntkgp.ensembles.losses import offsets
 from ntkgp.ensembles.member import Baselearner, Member, member_keys
 from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Problem, draw_members
-from ntkgp.ensembles.trainers import default_trainer
+from ntkgp.ensembles.trainers import default_trainer, gauss_newton
 from ntkgp.ensembles.trainers.descent import shuffled
 from ntkgp.ensembles.training import run_rounds, train
 
@@ -285,7 +287,12 @@ def test_a_member_is_the_same_alone_and_in_company(method, trainer):
     assert np.abs(company.outputs(T)[0] - alone.outputs(T)[0]).max() > 1e-2  # the control
 
 
-OTHER_PLANS = [{"plan": "unrolled"}, {"plan": "one by one"}, {"members_at_once": 2}]
+OTHER_PLANS = [
+    {"plan": "unrolled"},
+    {"plan": "one by one"},
+    {"plan": "threads"},
+    {"members_at_once": 2},
+]
 
 
 @pytest.mark.slow
@@ -305,7 +312,7 @@ def test_members_are_the_same_by_every_plan(make, plans):
     validation = (T, np.sin(T)) if make.func is Descent else None
     reference, *others = (
         fit(ntkgp.mlp(1, width=16), X, Y, members=3, trainer=make(), validation=validation, **plan)
-        for plan in ({}, *plans)
+        for plan in ({"plan": "together"}, *plans)
     )
     for other in others:
         near = {"rtol": 2e-3, "atol": 2e-4}
@@ -335,8 +342,11 @@ outputs = [
 for one, two in (outputs[:2], outputs[2:]):
     np.testing.assert_allclose(one, two, rtol=2e-3, atol=2e-4)
 assert run_rounds._cache_size() == 4  # one for each trainer and plan, whatever the round
+
+x = np.random.default_rng(0).normal(size=(60, 5))  # LAPACK's calls for batches waited for ever here
+ntkgp.fit(ntkgp.mlp(5, width=32), x, x[:, 0], members=10, trainer=ntkgp.GaussNewton(max_steps=2))
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def plainly_convolving():
@@ -363,7 +373,7 @@ def plainly_convolving():
 
 def test_plans_suit_network_and_device():
     dense, conv = ntkgp.mlp(2), ntkgp.myrtle((8, 8, 1), depth=5, channels=2)
-    assert choose_plan(dense, 10).name == "together"
+    assert choose_plan(dense, 1).name == "together"
     assert choose_plan(conv, 10).name == "one by one"
     assert choose_plan(conv, 10, "together").at_once == 10
     assert choose_plan(conv, 10).scans
@@ -371,6 +381,62 @@ def test_plans_suit_network_and_device():
     assert choose_plan(dense, 10, at_once=4).at_once == 4
     with pytest.raises(ValueError, match="one by one"):
         choose_plan(dense, 10, "all")
+
+
+def solving():
+    """A network that solves equations on the way."""
+
+    def apply(w, x):
+        return jnp.linalg.solve(jnp.eye(2) + w @ w.T, x.T).T @ w[:, :1]
+
+    return adapters.from_functions(lambda key: jax.random.normal(key, (2, 2)), apply, (2,))
+
+
+def test_members_share_the_cores(monkeypatch):
+    dense = ntkgp.mlp(2)
+    monkeypatch.setenv("NPROC", "3")
+    assert (choose_plan(dense, 10).name, choose_plan(dense, 10).threads) == ("threads", 3)
+    assert choose_plan(dense, 2).threads == 2
+    assert choose_plan(dense, 10, at_once=5).at_once == 3  # five would be filled up to six
+    assert choose_plan(solving(), 10).name == "together"  # LAPACK's calls would wait for each other
+    monkeypatch.setenv("NPROC", "1")
+    assert choose_plan(dense, 10).name == "together"
+
+
+def test_threads_train_the_same_members(monkeypatch):
+    """Three members on two threads, one of them filled up; early stopping looks at all of them."""
+    monkeypatch.setenv("NPROC", "2")
+    options = {"members": 3, "trainer": Descent(ADAM, epochs=4, batch_size=2, patience=2)}
+    threads, together = (
+        fit(ntkgp.mlp(1, width=8), X, Y, plan=plan, validation=(T, np.sin(T)), **options)
+        for plan in ("threads", "together")
+    )
+    near = {"rtol": 2e-3, "atol": 2e-4}
+    np.testing.assert_allclose(threads.outputs(T), together.outputs(T), **near)
+    np.testing.assert_allclose(threads.losses, together.losses, **near)
+    assert np.ptp(threads.outputs(T), axis=0).min() > 1e-2  # no member stands there twice
+
+
+def test_threads_keep_the_settings_of_jax():
+    def dtype(_):
+        return jnp.zeros(1).dtype
+
+    with jax.enable_x64(True):
+        assert in_threads(dtype, [0, 1]) == [np.float64] * 2
+    assert in_threads(dtype, [0, 1]) == [np.float32] * 2  # the control
+
+
+def test_gauss_newton_solves_for_one_member_at_a_time():
+    """XLA divides a batch of LAPACK's calls among its threads: two such programs may wait for ever."""
+
+    def factorised(solve):
+        """The shapes of the matrices that are factorised."""
+        batch = (jnp.zeros((3, 4, 4)), jnp.ones(3), jnp.ones((3, 4)))
+        program = str(jax.make_jaxpr(jax.vmap(solve))(*batch))
+        return set(re.findall(r"f32\[([\d,]+)\] = cholesky\[", program))
+
+    assert factorised(gauss_newton._solved) == {"4,4"}
+    assert factorised(gauss_newton._solve) == {"3,4,4"}  # the control
 
 
 def test_gauss_newton_forecasts_its_memory():

@@ -1,14 +1,13 @@
 """How much too sure a learned prior is: priors learned without a third of the rows predict it."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from scipy import linalg
 
 import ntkgp
-from ntkgp.estimators.cross_fitted import overconfidence
-from ntkgp.estimators.left_out import JITTER, checked
+from ntkgp.estimators import cross_fitted
+from ntkgp.estimators.cross_fitted import overconfidence, unseen_blocks
+from ntkgp.estimators.left_out import JITTER, calibrated, parts_of
 from ntkgp.estimators.preparation import Choice, choose
 from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.laws.table import get_law
@@ -57,7 +56,7 @@ def test_the_factor_is_that_of_plain_algebra(weighted):
     weight = rng.uniform(0.5, 2, 31) if weighted else None
     net = ntkgp.mlp(2, activation=Erf(), depth=1)
     given = Choice(net, net, noise_std=0.3, scale=0.5, log_marginal_likelihood=0.0)
-    found = overconfidence(lambda *rows: given, x, y, weight, LAW, seed=5)
+    found = overconfidence(lambda *rows: given, x, y, weight, LAW, seed=5, stretch=1.5)
 
     squares, order = [], np.random.default_rng(5).permutation(31)[:30]
     of = np.ones(31) if weight is None else weight
@@ -65,10 +64,11 @@ def test_the_factor_is_that_of_plain_algebra(weighted):
         out = order[10 * fold : 10 * fold + 10]
         seen = np.setdiff1d(np.arange(31), out)
         own = None if weight is None else weight[seen]
-        conditioned = partial(
-            ntkgp.condition, net, x[seen], y[seen] / 0.5, sample_weight=own, jitter=JITTER
+        conditioned = ntkgp.condition(
+            net, x[seen], y[seen] / 0.5, noise_std=0.3, sample_weight=own, jitter=JITTER
         )
-        noise_std, noise_stds, stretch = _checked(conditioned)
+        noise_std, stretch = 0.3, 1.5
+        noise_stds = calibrated(conditioned, stretch, np.arange(21)).noise_stds
         kernel = ntkgp.ntk(net, x)
         k = kernel[np.ix_(seen, seen)] + np.diag(noise_std**2 / of[seen]) + JITTER * np.eye(21)
         across = kernel[np.ix_(out, seen)]
@@ -84,9 +84,54 @@ def test_the_factor_is_that_of_plain_algebra(weighted):
     assert found == pytest.approx((1 + 2 / 3 * (z - 1)) ** 0.5, rel=1e-4)
 
 
-def _checked(conditioned):
-    found = checked(conditioned, 0.3, 5, may_be_less=False)
-    return found.law.noise_std, found.noise_stds, found.stretch
+@pytest.mark.parametrize("weighted", [False, True])
+def test_unseen_blocks_are_those_of_plain_algebra(weighted, monkeypatch):
+    monkeypatch.setattr(cross_fitted, "RELEVANT", 2)
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(31, 4)), rng.normal(size=(31, 1))
+    x[:, 2] = 1.0  # says nothing, whatever its scale
+    weight = rng.uniform(0.2, 3, 31) if weighted else None
+    net = ntkgp.mlp(4, activation=Erf(), depth=1)
+    given = Choice(net, net, noise_std=0.3, scale=0.5, log_marginal_likelihood=0.0)
+    relevance = [0.1, 2.0, 5.0, 1.0]
+    found = unseen_blocks(lambda *rows: given, relevance, x, y, weight, LAW, seed=5)
+
+    kernel, of = 0.25 * ntkgp.ntk(net, x), np.ones(31) if weight is None else weight
+    noise_var = 0.25 * (0.3**2 / of)
+    expected = []
+    for column in (1, 3):
+        part = parts_of(x[:, column])
+        for number in range(3):
+            out, seen = np.flatnonzero(part == number), np.flatnonzero(part != number)
+            k = kernel[np.ix_(seen, seen)] + np.diag(noise_var[seen] + 0.25 * JITTER)
+            across = kernel[np.ix_(out, seen)]
+            errors = y[out, 0] - across @ linalg.solve(k, y[seen, 0])
+            var = np.diag(kernel)[out] - np.sum(across * linalg.solve(k, across.T).T, axis=1)
+            expected.append((errors**2, var, noise_var[out]))
+    assert len(found) == len(expected) == 6
+    for block, values in zip(found, expected, strict=True):  # whose rows stand in another order
+        for own, other in zip(block, values, strict=True):
+            np.testing.assert_allclose(np.sort(own[:, 0]), np.sort(other), rtol=1e-6)
+
+
+def test_priors_see_no_row_of_their_block(monkeypatch):
+    monkeypatch.setattr(cross_fitted, "UNSEEN_ROWS", 25)
+    x, y = noise_of_columns(60, 3, 0)
+    net = ntkgp.mlp(3, activation=Erf(), depth=1)
+    seen = []
+
+    def choice(x, y, weight):
+        seen.append(x)
+        return Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0)
+
+    assert len(unseen_blocks(choice, [1.0, 3.0, 2.0], x, y, None, LAW, 0)) == len(seen) == 9
+    places = {tuple(row): place for place, row in enumerate(x)}
+    thirds = [parts_of(column) == number for column in x.T for number in range(3)]
+    for rows in seen:
+        own = [places[tuple(row)] for row in rows]
+        assert len(own) == 25
+        assert any(not third[own].any() for third in thirds)
+    assert unseen_blocks(choice, [1.0] * 3, x[:29], y[:29], None, LAW, 0) == []
 
 
 def test_few_rows_and_many_are_left_alone():

@@ -7,7 +7,7 @@ import pytest
 
 import ntkgp
 from ntkgp import EnsembleRegressor, GPRegressor
-from ntkgp.estimators.left_out import _left_out_blocks, best_stretch, parts_of
+from ntkgp.estimators.left_out import Block, _left_out_blocks, best_stretch, parts_of
 from ntkgp.kernels.linalg import sample_gaussian
 
 RNG = np.random.default_rng(0)
@@ -55,6 +55,29 @@ def test_blocks_are_predicted_as_if_they_had_not_been_there(weight):
 def test_the_scale_that_suits_left_out_rows_is_that_of_the_function(scale):
     """20 draws at 40 rows: the relative error of their scale is about 1/√(2 · 20 · 40), below a step."""
     assert best_stretch(law_of_draws(scale)) == pytest.approx(scale, rel=0.11)
+
+
+def test_blocks_that_no_prior_saw_set_the_scale_by_their_geometric_mean():
+    """Of factors that are best for each beside single rows, by a search on a fine grid."""
+    law = law_of_draws(1.0, n_draws=1)
+    ones = np.ones((7, 1))
+    blocks = [Block(square * ones, ones, 0.1 * ones) for square in (0.5, 9.0, 40.0)]
+    singles = law.left_out(np.arange(40))
+    squares = (law.y - singles.mean) ** 2
+    grid = np.exp(np.linspace(0, 2.7, 1000))
+
+    def best(block):
+        def loss(factor):
+            own = factor**2 * singles.epistemic_var + NOISE**2
+            var = factor**2 + 0.1
+            square = block.squares[0, 0]
+            return np.mean(squares / own + np.log(own)) + square / var + np.log(var)
+
+        return min(grid, key=loss)
+
+    expected = np.exp(np.mean(np.log([best(block) for block in blocks])))
+    assert best_stretch(law, blocks) == pytest.approx(expected, rel=0.05)  # half a step
+    assert best_stretch(law, blocks[:1]) == 1.0
 
 
 def test_a_stretched_law_keeps_its_means_and_widens_its_spread():

@@ -1,10 +1,52 @@
-"""Threads of linear algebra."""
+"""Threads: how many there may be, those of linear algebra, and our own."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from typing import Any, TypeVar
 
+import jax
 from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def cores() -> int:
+    """Processors that this process may use; NPROC, which XLA heeds, can say fewer.
+
+    >>> cores() >= 1
+    True
+    """
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    given = os.environ.get("NPROC", "")
+    return int(given) if given.isdigit() and int(given) > 0 else usable or 1
+
+
+def in_threads(f: Callable[[T], R], values: Sequence[T]) -> list[R]:
+    """f of each value, in as many threads as there are cores, with this thread's settings of JAX.
+
+    >>> in_threads(abs, [-1, 2])
+    [1, 2]
+    """
+    config: Any = jax.config
+    x64, precision = config.jax_enable_x64, config.jax_default_matmul_precision
+    device = config.jax_default_device
+
+    def with_settings(value: T) -> R:
+        with (
+            jax.enable_x64(x64),
+            jax.default_device(device),
+            jax.default_matmul_precision(precision),
+        ):
+            return f(value)
+
+    if min(cores(), len(values)) == 1:
+        return [f(value) for value in values]
+    with one_blas_thread(), ThreadPoolExecutor(min(cores(), len(values))) as pool:
+        return list(pool.map(with_settings, values))
 
 
 @cache

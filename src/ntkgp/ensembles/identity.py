@@ -42,7 +42,7 @@ def identity_of(
         ),
         "the network, the method or the noise": _digest_of_learner(problem, draws),
         "the trainer": digest_of([_of_trainer(each, problem, draws) for each in trainers]),
-        "the plan": digest_of([plan.name, plan.at_once, plan.devices, plan.scans]),
+        "the plan": digest_of([plan.name, plan.at_once, plan.devices, plan.threads, plan.scans]),
         "the version of ntkgp or JAX": " ".join(map(version, ("ntkgp", "jax", "jaxlib"))),
     }
 

@@ -3,7 +3,7 @@
 Results do not depend on the plan, up to rounding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -14,11 +14,14 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ntkgp.core.threads import cores
 from ntkgp.networks.layers.convolution import plain_convolution
 from ntkgp.networks.protocol import Network
 
 _SPREAD = PartitionSpec("members")
-PLANS = ("auto", "together", "sharded", "unrolled", "one by one")
+PLANS = ("auto", "together", "threads", "sharded", "unrolled", "one by one")
+_SOLVERS = ("cholesky", "triangular_solve", "lu", "geqrf", "eigh", "eig", "svd", "schur")
+"""Of JAX, which calls LAPACK for them. Two programs that do so for batches wait for each other for ever."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,19 @@ class Plan:
     reason: str = field(compare=False)
     devices: int = 1
     """How many devices share the members of one program."""
+    threads: int = 1
+    """How many programs train a group at the same time, each its share of the members."""
     scans: bool = True
     """Whether the loop over steps is inside the program, or in Python."""
 
     def groups(self, stacked: Any) -> list[Any]:
-        """Cut stacked members into groups; sharded groups are filled up by repetition."""
-        k = _count(stacked)
-        filled_up = -(-self.at_once // self.devices) * self.devices
-        if k <= filled_up and k % self.devices == 0:
+        """Cut stacked members into groups; shared groups are filled up by repetition."""
+        k, sharing = _count(stacked), self.devices * self.threads
+        filled_up = -(-self.at_once // sharing) * sharing
+        if k <= filled_up and k % sharing == 0:
             return [self.spread(stacked)]
         rows = [range(start, min(start + self.at_once, k)) for start in range(0, k, self.at_once)]
-        filled = [np.array([*r, *[r[-1]] * (-len(r) % self.devices)]) for r in rows]
+        filled = [np.array([*r, *[r[-1]] * (-len(r) % sharing)]) for r in rows]
         return [self.spread(jax.tree.map(lambda leaf, r=r: leaf[r], stacked)) for r in filled]
 
     def spread(self, stacked: Any) -> Any:
@@ -67,6 +72,14 @@ class Plan:
     def sizes(self, k: int) -> list[int]:
         """How many of k members are in each group, without those that fill it up."""
         return [min(self.at_once, k - start) for start in range(0, k, self.at_once)]
+
+    def shares(self, group: Any) -> list[Any]:
+        """What each thread has of a group."""
+        return [group] if self.threads == 1 else _cut(group, self.threads)
+
+    def whole(self, shares: Sequence[Any]) -> Any:
+        """The group again: undoes `shares`."""
+        return shares[0] if len(shares) == 1 else _concatenated(tuple(shares))
 
     def over_group(self, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
         """f(own, shared) of every member of one group, within a program."""
@@ -95,8 +108,9 @@ class Plan:
         return Mesh(np.array(jax.local_devices()[: self.devices]), ("members",))
 
     def __str__(self) -> str:
-        groups = "" if self.devices == 1 else f" on {self.devices} devices"
-        return f"{self.at_once} at once, {self.name}{groups}: {self.reason}"
+        devices = "" if self.devices == 1 else f" on {self.devices} devices"
+        threads = "" if self.threads == 1 else f" on {self.threads} cores"
+        return f"{self.at_once} at once, {self.name}{devices}{threads}: {self.reason}"
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -109,8 +123,8 @@ def choose_plan(
 ) -> Plan:
     """The plan of that name, or for "auto" the one that suits the network and the devices.
 
-    >>> print(choose_plan(ntkgp.mlp(2), 10))
-    10 at once, together: one program of batched matrix products
+    >>> print(choose_plan(ntkgp.mlp(2), 1))
+    1 at once, together: one program of batched matrix products
     """
     if name not in PLANS:
         raise ValueError(f"plan must be one of {', '.join(PLANS)}; got {name!r}.")
@@ -122,9 +136,10 @@ def choose_plan(
         name, reason = _suited(net, group)
     group = 1 if name == "one by one" else group
     devices = min(jax.local_device_count(), group) if name == "sharded" else 1
+    threads = min(cores(), group) if name == "threads" else 1
     if at_once is not None:
-        group -= group % devices  # a group that is filled up would be larger than allowed
-    return Plan(name, int(group), reason, devices, loops_well(net))  # type: ignore[arg-type]
+        group -= group % (devices * threads)  # one that is filled up would be larger than allowed
+    return Plan(name, int(group), reason, devices, threads, loops_well(net))  # type: ignore[arg-type]
 
 
 def _suited(net: Network, at_once: int) -> tuple[str, str]:
@@ -133,6 +148,8 @@ def _suited(net: Network, at_once: int) -> tuple[str, str]:
     n_devices = jax.local_device_count()
     if n_devices > 1 and at_once > 1:
         return "sharded", f"there are {n_devices} devices"
+    if jax.default_backend() == "cpu" and min(cores(), at_once) > 1 and not solves(net):  # type: ignore[arg-type]
+        return "threads", "one program for each core, of batched matrix products"
     return "together", "one program of batched matrix products"
 
 
@@ -161,6 +178,12 @@ def loops_well(net: Network) -> bool:
 
 
 @lru_cache
+def solves(net: Network) -> bool:
+    """Whether the network itself solves equations or decomposes matrices."""
+    return any(f" {name}[" in _program(net) for name in _SOLVERS)  # type: ignore[arg-type]
+
+
+@lru_cache
 def _program(net: Network) -> str:
     params = jax.eval_shape(net.init, jax.random.key(0))
     x = jax.ShapeDtypeStruct((1, *net.input_shape), jnp.float32)
@@ -170,6 +193,19 @@ def _program(net: Network) -> str:
 def _unstack(stacked: Any) -> list[Any]:
     """One pytree for each member."""
     return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(_count(stacked))]
+
+
+@partial(jax.jit, static_argnums=1)
+def _cut(group: Any, parts: int) -> list[Any]:
+    """So many parts of equal size."""
+    size = _count(group) // parts
+    starts = range(0, _count(group), size)
+    return [jax.tree.map(lambda leaf, i=i: leaf[i : i + size], group) for i in starts]
+
+
+@jax.jit
+def _concatenated(parts: tuple[Any, ...]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 def _stack(members: list[Any]) -> Any:

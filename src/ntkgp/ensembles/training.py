@@ -14,6 +14,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ntkgp.core.progress import note, progress_bar
+from ntkgp.core.threads import in_threads
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.checkpoint import Keeper, Kept
 from ntkgp.ensembles.forecast import keeps_delta
@@ -207,7 +208,25 @@ def start(plan: Plan, shared: tuple[Trainer, Problem], draws: Draw) -> Any:
 def advance(
     plan: Plan, shared: tuple[Trainer, Problem], draws: Draw, state: Any, rounds: range
 ) -> tuple[Any, NDArray[Any]]:
-    """Run these rounds; also the loss of each, (members, rounds)."""
+    """Run these rounds; also the loss of each, (members, rounds).
+
+    Threads have a share of the members each. They find the program compiled: no round is run for that.
+    """
+    shares = plan.shares((draws, state))
+    if len(shares) == 1:
+        return _advance(plan, shared, (draws, state), rounds)
+    own_draws, own_state = shares[0]
+    if plan.scans:
+        shares[0] = own_draws, run_rounds(plan, shared, own_draws, own_state, (rounds.start, 0))[0]
+    parts = in_threads(lambda share: _advance(plan, shared, share, rounds), shares)
+    states, losses = zip(*parts, strict=True)
+    return plan.whole(states), np.concatenate(losses)
+
+
+def _advance(
+    plan: Plan, shared: tuple[Trainer, Problem], share: tuple[Draw, Any], rounds: range
+) -> tuple[Any, NDArray[Any]]:
+    draws, state = share
     run = run_rounds if plan.scans else _loop_over_steps
     losses = []
     for first in range(rounds.start, rounds.stop, CHUNK):

@@ -1,19 +1,19 @@
 """How much too sure a learned prior is of rows it has not seen.
 
-On few rows with many columns the scales of highest marginal likelihood fit by chance. Rows left out of
-the law alone do not show it, for the scales were learned with them. So thirds of the rows are predicted
-by priors that were learned without them.
+Rows left out of the law alone do not show it, for the scales were learned with them. So rows are predicted
+by priors that were learned without them. Thirds of a column's order show whether the prior is too sure
+where there are no data; thirds drawn at random, whether scales of many columns fit few rows by chance.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ntkgp.estimators.left_out import JITTER, checked
+from ntkgp.core.threads import in_threads
+from ntkgp.estimators.left_out import BLOCK_ROWS, JITTER, Block, calibrated, parts_of
 from ntkgp.estimators.preparation import PRIOR_ROWS, Choice
 from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.laws.exact import condition
@@ -22,8 +22,68 @@ from ntkgp.laws.table import Law
 LEAST_ROWS, MOST_ROWS = 30, PRIOR_ROWS
 """Fewer rows say too little. With more, the prior is learned on some of them, and the others check it."""
 FOLDS = 3
+RELEVANT = 3
+"""So many columns, those that matter most, are cut into parts that a prior does not see."""
+UNSEEN_ROWS, UNSEEN_STEPS = 200, 20
+"""Rows to learn such a prior on, and steps of the search."""
 FARTHEST = 3.0
 """Errors count up to so many standard deviations: one outlier says nothing about all other rows."""
+
+
+def unseen_blocks(
+    choose: Callable[..., Choice],
+    relevance: Sequence[float],
+    x: NDArray[Any],
+    y: NDArray[Any],
+    sample_weight: NDArray[Any] | None,
+    law: Law,
+    seed: int,
+    jitter: float = JITTER,
+) -> list[Block]:
+    """Each third of the order of the columns that matter most, by a prior learned without its rows.
+
+    Args:
+        choose: learns a prior on rows x, y and their weights.
+        relevance: the scale of each column.
+        x, y: standardised rows and targets (n, c), in whose units the blocks are.
+        sample_weight, law, seed, jitter: as for `overconfidence`.
+    """
+    if len(x) < LEAST_ROWS:
+        return []
+    order = np.random.default_rng(seed).permutation(len(x))[:BLOCK_ROWS]
+    x, y = x[order], y[order]
+    weight = None if sample_weight is None else sample_weight[order]
+    columns = [c for c in np.argsort(-np.asarray(relevance)) if np.ptp(x[:, c])][:RELEVANT]
+    parts = [parts_of(x[:, column]) for column in columns]
+    outside = [part == number for part in parts for number in np.unique(part)]
+
+    def block(left_out: NDArray[np.bool_]) -> Block | None:
+        seen = np.flatnonzero(~left_out)
+        if len(seen) < len(x) / 3 or not np.all(np.ptp(y[seen], axis=0)):
+            return None  # too little to learn from
+        few = seen[:UNSEEN_ROWS]  # they are in random order
+        try:
+            choice = choose(x[few], y[few], None if weight is None else weight[few])
+            rest = condition(
+                choice.net,
+                x[seen],
+                y[seen] / choice.scale,
+                law=law,
+                noise_std=choice.noise_std,
+                sample_weight=None if weight is None else weight[seen],
+                jitter=jitter,
+            )
+        except NotPositiveDefinite:
+            return None
+        predicted = rest.predict(x[left_out])
+        errors = y[left_out] - choice.scale * predicted.mean
+        noise_var = choice.noise_std**2 / (1.0 if weight is None else weight[left_out, None])
+        noise_vars = np.broadcast_to(noise_var, errors.shape)
+        return Block(
+            errors**2, choice.scale**2 * predicted.epistemic_var, choice.scale**2 * noise_vars
+        )
+
+    return [found for found in in_threads(block, outside) if found is not None]
 
 
 def overconfidence(
@@ -34,6 +94,7 @@ def overconfidence(
     law: Law,
     seed: int,
     jitter: float = JITTER,
+    stretch: float = 1.0,
 ) -> float:
     """The factor ≥ 1 by which standard deviations of predictions are too small.
 
@@ -48,6 +109,7 @@ def overconfidence(
         law: a posterior.
         seed: draws the thirds.
         jitter: on the diagonal of the laws.
+        stretch: of the laws' priors, which is known already.
     """
     n = len(x)
     if not LEAST_ROWS <= n <= MOST_ROWS:
@@ -61,10 +123,16 @@ def overconfidence(
             return np.zeros(0)  # nothing to learn from
         choice = choose(x[seen], y[seen], weight)
         targets = y[seen] / choice.scale
-        conditioned = partial(
-            condition, choice.net, x[seen], targets, law=law, sample_weight=weight, jitter=jitter
+        conditioned = condition(
+            choice.net,
+            x[seen],
+            targets,
+            law=law,
+            noise_std=choice.noise_std,
+            sample_weight=weight,
+            jitter=jitter,
         )
-        found = checked(conditioned, choice.noise_std, seed, may_be_less=False)
+        found = calibrated(conditioned, stretch, np.arange(len(seen)))
         predicted = found.law.predict(x[left_out])
         relative = 1.0 if sample_weight is None else 1 / sample_weight[left_out, None]
         var = predicted.epistemic_var + found.noise_stds**2 * relative
@@ -74,7 +142,7 @@ def overconfidence(
     order = np.random.default_rng(seed).permutation(n)
     thirds = order[: n // FOLDS * FOLDS].reshape(FOLDS, -1)
     try:
-        squares = np.concatenate([squared_z(third) for third in thirds])
+        squares = np.concatenate(in_threads(squared_z, list(thirds)))
     except NotPositiveDefinite:  # with fewer rows, and not with all
         return 1.0
     if not len(squares):

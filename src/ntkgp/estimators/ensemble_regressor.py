@@ -13,12 +13,13 @@ from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator, known_network
-from ntkgp.estimators.left_out import BLOCK_ROWS, JITTER, checked
+from ntkgp.estimators.left_out import BLOCK_ROWS, JITTER, Block, checked
 from ntkgp.estimators.pilots import less_noise
 from ntkgp.estimators.preparation import (
     ENOUGH_ROWS,
     HELD_OUT,
     PRIOR_ROWS,
+    Choice,
     has_table_kernel,
     holdout,
 )
@@ -28,7 +29,7 @@ from ntkgp.laws.exact import condition
 from ntkgp.laws.row_noise import RowNoise
 from ntkgp.laws.table import Law, get_law
 from ntkgp.laws.uncertain import UncertainPrior, uncertain_prior
-from ntkgp.networks.layered import LayeredNetwork, require_layers
+from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
@@ -296,9 +297,12 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
             self.y_scaler_ = Scaler.of("y", rows.y, sample_weight=rows.weight)
         elif self._can_check(net, rows.y):
-            noise_std, noise_stds = self._checked(require_layers(net), noise_std, rows, check_noise)
+            again: dict[str, Any] = {"law": self._posterior(), "jitter": JITTER}
+            unseen = self._unseen_blocks(choice, *rows, **again)
+            noise_std, noise_stds = self._checked(choice, rows, check_noise, unseen)
             if self._row_noise is None and check_noise:
-                factor = self._overconfidence(choice, *rows, law=law, jitter=JITTER, **options)
+                again |= {"stretch": self.stretch_, **options}
+                factor = self._overconfidence(choice, *rows, **again)
                 self.stretch_, noise_stds = factor * self.stretch_, factor * noise_stds
         self.noise_std_ = noise_stds * self.y_scaler_.std if self._noise.constant else None
         in_net_units = rows._replace(y=self.y_scaler_.apply("y", rows.y))
@@ -314,23 +318,27 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             self.noise_std is None and wanted and has_table_kernel(net) and np.any(np.ptp(y, 0))
         )
 
+    def _posterior(self) -> Law:
+        """That of the kernel which the method's law trains with."""
+        kernel = get_law(get_method(self.method).law).trained
+        return Law(prior=kernel, trained=kernel)
+
     def _checked(
-        self, net: LayeredNetwork, noise_std: float, rows: "TrainingRows", check_noise: bool
+        self, choice: Choice, rows: "TrainingRows", check_noise: bool, unseen: Sequence[Block]
     ) -> tuple[float, NDArray[Any]]:
         """σ of training, and σ of predictions for each target; sets `stretch_`."""
-        kernel = get_law(get_method(self.method).law).trained
         few = np.random.default_rng(self.seed_).permutation(len(rows.x))[:BLOCK_ROWS]
         conditioned = partial(
             condition,
-            net,
+            choice.net,
             rows.x[few],
             self.y_scaler_.apply("y", rows.y[few]),
-            law=Law(prior=kernel, trained=kernel),
+            law=self._posterior(),
             sample_weight=None if rows.weight is None else rows.weight[few],
             jitter=JITTER,
         )
         more = check_noise and len(rows.x) > PRIOR_ROWS
-        found = checked(conditioned, noise_std, self.seed_, more, self._row_noise)
+        found = checked(conditioned, choice.noise_std, self.seed_, more, self._row_noise, unseen)
         self.row_noise_ = found.row_noise
         self.stretch_ = found.stretch
         return found.law.noise_std, found.stretch * found.noise_stds

@@ -129,20 +129,13 @@ class GPRegressor(Regressor):
             progress=bool(self.verbose),
         )
         if self.noise_std is None and law.is_posterior:
-            more = len(x) > PRIOR_ROWS
-            found = checked(conditioned, choice.noise_std, self.seed_, more, self.noise)
+            more, rows = len(x) > PRIOR_ROWS, (x, targets, weight)
+            again: dict[str, Any] = {"law": law, "jitter": max(self.jitter, JITTER)}
+            unseen = self._unseen_blocks(choice, *rows, **again)
+            found = checked(conditioned, choice.noise_std, self.seed_, more, self.noise, unseen)
             if self.noise is None:
-                found = found.stretched(
-                    self._overconfidence(
-                        choice,
-                        x,
-                        targets,
-                        weight,
-                        law=law,
-                        jitter=max(self.jitter, JITTER),
-                        **options,
-                    )
-                )
+                again |= {"stretch": found.stretch, **options}
+                found = found.stretched(self._overconfidence(choice, *rows, **again))
             self.law_, noise_stds, stretch, self.row_noise_ = found
             self.y_scaler_ = self.y_scaler_.stretched(stretch)
         else:

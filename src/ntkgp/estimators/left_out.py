@@ -4,7 +4,7 @@ The exact law predicts left-out rows from all others in closed form. Single rows
 blocks of rows where they are not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,8 +27,18 @@ PARTS = 3
 """A column's order is cut into so many parts, and each is left out in turn."""
 MOST_COLUMNS = 30
 """The most columns by whose order rows are left out."""
-STRETCHES = 1.1 ** np.arange(18)
-"""The factors on the prior's scale to choose from, up to 5."""
+STRETCHES = 1.1 ** np.arange(30)
+"""The factors on the prior's scale to choose from, up to 16."""
+
+
+class Block(NamedTuple):
+    """Rows that were predicted without them, in the law's units, (rows, c) each."""
+
+    squares: NDArray[Any]
+    """Squared errors of the means."""
+    variances: NDArray[Any]
+    """Of the function."""
+    noise_vars: NDArray[Any]
 
 
 class Checked(NamedTuple):
@@ -53,6 +63,7 @@ def checked(
     seed: int,
     may_be_less: bool,
     row_noise: RowNoise | None = None,
+    unseen: Sequence[Block] = (),
 ) -> Checked:
     """The law at this σ, or at less if rows left out are then likelier, with the scale that suits blocks.
 
@@ -64,6 +75,8 @@ def checked(
         row_noise: a model of noise that differs from row to row, to be fitted to this law. One whose
             noise is normal is kept only if rows left out are likelier with it, by more than a standard
             error.
+        unseen: blocks predicted by priors that were learned without them; the law's own blocks if
+            there are none.
     """
     law = conditioned(noise_std=noise_std)
     rows = np.random.default_rng(seed).permutation(len(law.x))
@@ -74,12 +87,11 @@ def checked(
         if (better := _score(quieter, few)) <= score:
             break
         law, score = quieter, better
-    stretch = best_stretch(law, seed)
-    law = law.stretched(stretch)
-    given = law.row_noise_var / law.noise_std**2
-    constant = _calibrated(Checked(law, np.zeros(0), stretch), few, given)
+    stretch = best_stretch(law, unseen, seed)
+    constant = calibrated(law, stretch, few)
     if row_noise is None:
         return constant
+    law, given = constant.law, _given(law)
     some = law if len(law.x) <= BLOCK_ROWS else law.of_rows(np.sort(rows[:BLOCK_ROWS]), JITTER)
     fitted = row_noise.fitted(some, seed)
     weight = fitted.weights(law.x, law.y) / given
@@ -90,6 +102,17 @@ def checked(
     gains = _log_probs(varied, few, given) - _log_probs(constant, few, given)
     likelier = np.mean(gains) > np.std(gains) / len(gains) ** 0.5
     return varied if likelier else constant
+
+
+def calibrated(law: ExactLaw, stretch: float, rows: NDArray[Any]) -> Checked:
+    """The law with its prior's scale stretched, and the noise that then suits these rows left out."""
+    found = Checked(law.stretched(stretch), np.zeros(0), stretch)
+    return _calibrated(found, rows, _given(law))
+
+
+def _given(law: ExactLaw) -> NDArray[Any]:
+    """The noise variance of observations over σ², by the user's weights."""
+    return law.row_noise_var / law.noise_std**2
 
 
 def _calibrated(found: Checked, rows: NDArray[Any], given: NDArray[Any]) -> Checked:
@@ -113,46 +136,42 @@ def _relative(found: Checked, rows: NDArray[Any], given: NDArray[Any]) -> NDArra
     return given[rows] * found.row_noise.relative_var(found.law.x[rows])
 
 
-def best_stretch(law: ExactLaw, seed: int = 0) -> float:
+def best_stretch(law: ExactLaw, unseen: Sequence[Block] = (), seed: int = 0) -> float:
     """The factor √λ ≥ 1 on the scale of the prior that makes rows left out most likely.
 
     Scaling kernel and noise variance by λ leaves every mean as it is, and multiplies every variance of
-    the function by λ. So a left-out y is N(m, λv + σ²) with m and v computed once. Rows left out one at
-    a time and rows left out in blocks count alike, as means over rows.
+    the function by λ. So a left-out y is N(m, λv + σ²) with m and v computed once. Each block has its best
+    factor, beside rows left out one at a time, which count as much; the geometric mean of all is taken.
 
     A learned prior may be too sure of a column of which it saw few distinct values, however many rows it
-    saw: that shows only if all rows of such a value are left out. Images have no columns, and get 1.
+    saw: that shows only if all rows of such a value are left out, and best if the prior was learned
+    without them. Images have no columns, and get 1.
+
+    Args:
+        law: a posterior.
+        unseen: blocks predicted by priors that were learned without them; the law's own if there are none.
+        seed: draws the rows and columns of the law's own.
     """
     rng = np.random.default_rng(seed)
     if len(law.x) > BLOCK_ROWS:
         law = law.of_rows(np.sort(rng.permutation(len(law.x))[:BLOCK_ROWS]), JITTER)
-    one_by_one = law.left_out(np.arange(len(law.x)))
-    parts = list(_left_out_blocks(law, rng))
-    if not parts:
+    blocks = unseen or list(_left_out_blocks(law, rng))
+    if not blocks:
         return 1.0
-    blocks = _Block(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    one_by_one = law.left_out(np.arange(len(law.x)))
     noise_vars = np.broadcast_to(law.row_noise_var[:, None], law.y.shape)
-    singles = _Block((law.y - one_by_one.mean) ** 2, one_by_one.epistemic_var, noise_vars)
-
-    def loss(factor: float) -> float:
-        total = 0.0
-        for square, variance, noise_var in (singles, blocks):
-            var = factor**2 * variance + noise_var
-            total += float(np.mean(square / var + np.log(var)))
-        return total
-
-    return float(min(STRETCHES, key=loss))
+    singles = _losses(Block((law.y - one_by_one.mean) ** 2, one_by_one.epistemic_var, noise_vars))
+    best = [STRETCHES[np.argmin(singles + _losses(block))] for block in blocks]
+    return float(np.exp(np.mean(np.log(best))))
 
 
-class _Block(NamedTuple):
-    squares: NDArray[Any]
-    """Squared errors of the means, (rows, c)."""
-    variances: NDArray[Any]
-    """Of the function, (rows, c)."""
-    noise_vars: NDArray[Any]
+def _losses(block: Block) -> NDArray[Any]:
+    """Twice the negative log-likelihood of a row at each of `STRETCHES`, on average, up to a constant."""
+    var = STRETCHES[:, None, None] ** 2 * block.variances + block.noise_vars
+    return np.asarray(np.mean(block.squares / var + np.log(var), axis=(1, 2)))
 
 
-def _left_out_blocks(law: ExactLaw, rng: np.random.Generator) -> Iterator[_Block]:
+def _left_out_blocks(law: ExactLaw, rng: np.random.Generator) -> Iterator[Block]:
     """Each part of each column's order, predicted from the rows outside it.
 
     With B = (k_dd + σ²I)⁻¹, a block b of rows has error (B_bb)⁻¹(By)_b and covariance (B_bb)⁻¹, noise
@@ -171,7 +190,7 @@ def _left_out_blocks(law: ExactLaw, rng: np.random.Generator) -> Iterator[_Block
             noise_var = law.row_noise_var[rows, None]
             var = np.maximum(np.diag(covariance)[:, None] - noise_var, 0)
             errors = covariance @ law.weights[rows]
-            yield _Block(errors**2, *(np.broadcast_to(v, errors.shape) for v in (var, noise_var)))
+            yield Block(errors**2, *(np.broadcast_to(v, errors.shape) for v in (var, noise_var)))
 
 
 def parts_of(column: NDArray[Any]) -> NDArray[np.int64]:

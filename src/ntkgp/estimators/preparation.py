@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from ntkgp.core.threads import in_threads
 from ntkgp.laws.evidence import best_noise_and_scale, has_cheap_kernel, training_kernel
 from ntkgp.laws.prior import LearnedPrior, fit_prior
 from ntkgp.laws.table import Law
@@ -106,13 +107,14 @@ def choose(
     """
     if not np.any(y):  # constant targets: next to no noise, next to no scale
         return Choice(nets[0], nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0)
-    choices = [
-        _learned(net, x, y, law, seed, noise_std, options | {"sample_weight": sample_weight})
-        if has_table_kernel(net) and learn
-        else _scaled(net, x, y, law, seed, noise_std, sample_weight)
-        for net in nets
-    ]
-    return max(choices, key=lambda choice: choice.log_marginal_likelihood)
+
+    def choice(net: Network) -> Choice:
+        if has_table_kernel(net) and learn:
+            settings = options | {"sample_weight": sample_weight}
+            return _learned(net, x, y, law, seed, noise_std, settings)
+        return _scaled(net, x, y, law, seed, noise_std, sample_weight)
+
+    return max(in_threads(choice, nets), key=lambda choice: choice.log_marginal_likelihood)
 
 
 def has_table_kernel(net: Network) -> TypeGuard[LayeredNetwork]:

@@ -1,6 +1,6 @@
 """What both regressors share: targets standardised, predictions in the user's units."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,13 @@ from sklearn.base import RegressorMixin
 from ntkgp.core.arrays import check_number, check_part
 from ntkgp.core.memory import require_covariance
 from ntkgp.estimators.base import TableEstimator
-from ntkgp.estimators.cross_fitted import overconfidence
+from ntkgp.estimators.cross_fitted import (
+    UNSEEN_ROWS,
+    UNSEEN_STEPS,
+    overconfidence,
+    unseen_blocks,
+)
+from ntkgp.estimators.left_out import Block
 from ntkgp.estimators.preparation import Choice, choose, seed_of
 from ntkgp.estimators.standardise import Scaler
 from ntkgp.laws.row_noise import FittedRowNoise, RowNoise
@@ -89,6 +95,26 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self.y_scaler_ = standard.stretched(choice.scale)
         return choice
 
+    def _unseen_blocks(
+        self,
+        choice: Choice,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        sample_weight: NDArray[Any] | None,
+        *,
+        law: Law,
+        jitter: float,
+    ) -> list[Block]:
+        """Blocks of rows by priors learned without them, in the network's units, if scales are learned."""
+        if choice.prior is None:
+            return []
+        learn = self._again(choice, law, rows=UNSEEN_ROWS, max_steps=UNSEEN_STEPS)
+        rows = (x, _standardised(y, sample_weight), sample_weight)
+        relevance = choice.prior.net.input_scale
+        assert relevance is not None
+        blocks = unseen_blocks(learn, relevance, *rows, law, self.seed_, jitter)
+        return [Block(*(values / choice.scale**2 for values in block)) for block in blocks]
+
     def _overconfidence(
         self,
         choice: Choice,
@@ -98,18 +124,23 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         *,
         law: Law,
         jitter: float,
+        stretch: float,
         **options: Any,
     ) -> float:
         """How much too sure predictions are where scales were learned; `options` of the search."""
         if choice.prior is None:
             return 1.0
+        learn = self._again(choice, law, **options)
+        rows = (x, _standardised(y, sample_weight), sample_weight)
+        return overconfidence(learn, *rows, law, self.seed_, jitter, stretch)
 
-        def again(x: NDArray[Any], y: NDArray[Any], weight: NDArray[Any] | None) -> Choice:
+    def _again(self, choice: Choice, law: Law, **options: Any) -> Callable[..., Choice]:
+        """Learns a prior of the network that was chosen on other rows."""
+
+        def learn(x: NDArray[Any], y: NDArray[Any], weight: NDArray[Any] | None) -> Choice:
             return choose([choice.candidate], x, y, law, self.seed_, None, weight, **options)
 
-        standard = Scaler.of("y", y, sample_weight=sample_weight)
-        targets = standard.apply("y", y)
-        return overconfidence(again, x, targets, sample_weight, law, self.seed_, jitter)
+        return learn
 
     def _noise_var(self, x: NDArray[Any]) -> NDArray[Any]:
         """Of observations at rows x, (n, c) or one for all rows, in the network's units."""
@@ -249,6 +280,11 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         covariance[rows, rows] += self._observed(Normal(mean, np.zeros_like(mean), noise_var)).var
         covariance = covariance * self.y_scaler_.std**2
         return self._in_units(mean), covariance[..., 0] if self.one_target_ else covariance
+
+
+def _standardised(y: NDArray[Any], sample_weight: NDArray[Any] | None) -> NDArray[Any]:
+    """Targets in the units in which priors are learned."""
+    return Scaler.of("y", y, sample_weight=sample_weight).apply("y", y)
 
 
 def _check_one_at_most(asked: list[str]) -> None:

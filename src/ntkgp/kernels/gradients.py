@@ -34,7 +34,7 @@ def kernel_gradient(
     """
     most = max(1, int((_ENTRIES / net.entries_per_pair()) ** 0.5))
     side = padded_length(ceil(len(x) / ceil(len(x) / most)))
-    total: list[NDArray[Any]] = []
+    parts: list[list[Array]] = []
     with precision(x.dtype):
         pieces = list(blocks(x, side))
         for i, (rows, x_rows) in enumerate(pieces):
@@ -43,10 +43,10 @@ def kernel_gradient(
                 own = np.zeros((side, side), x.dtype)
                 part = weight[rows, columns]
                 own[: part.shape[0], : part.shape[1]] = factor * part
-                leaves = jax.tree.leaves(_block_gradient(net, which, own, x_rows, x_columns))
-                total = [a + b for a, b in zip(total, leaves, strict=True)] if total else leaves
-    gradient = [np.asarray(leaf, np.float64) for leaf in total]
-    return jax.tree.unflatten(jax.tree.structure(net), gradient)
+                gradient = _block_gradient(net, which, own, x_rows, x_columns)
+                parts.append(jax.tree.leaves(gradient))
+    total = [np.sum(np.asarray(leaves, np.float64), axis=0) for leaves in zip(*parts, strict=True)]
+    return jax.tree.unflatten(jax.tree.structure(net), total)
 
 
 @partial(jax.jit, static_argnums=1)

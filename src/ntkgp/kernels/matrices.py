@@ -25,6 +25,7 @@ BLOCK_BYTES = 256 * 2**20
 
 _BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
 _TILE = 128
+_FEW_TILES = 8  # threads take longer to start than to mirror so many
 _FEW = 1024  # up to so many rows, compiling another size costs more than computing padding
 
 
@@ -215,6 +216,10 @@ def _mirror(matrix: NDArray[Any]) -> None:
         for columns in tiles[i + 1 :]:
             matrix[columns, rows] = matrix[rows, columns].T
 
+    if len(tiles) <= _FEW_TILES:
+        for i in range(len(tiles)):
+            mirror(i)
+        return
     with ThreadPoolExecutor() as pool:
         list(pool.map(mirror, range(len(tiles))))
 

@@ -133,10 +133,7 @@ class GaussNewton:
         least = _least_damping(problem, at.gram)
         total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
         shrink = pull / total
-        factor = jax.scipy.linalg.cho_factor(
-            at.gram + total * jnp.eye(len(at.gram), dtype=at.gram.dtype), lower=True
-        )
-        dual = jax.scipy.linalg.cho_solve(factor, at.residual + shrink * at.jv)
+        dual = _solved(at.gram, total, at.residual + shrink * at.jv)
         step = _primal(problem, draw, state.theta, dual, shrink, at.v)
 
         # The quadratic model's decrease, ½‖J d‖² + (½σ² + μ)‖d‖²_Λ: a sum, so nothing cancels.
@@ -174,6 +171,25 @@ class GaussNewton:
 
     def ended(self, state: LMState) -> Array:
         return state.ended
+
+
+def _solved(gram: Array, damping: Array, values: Array) -> Array:
+    """(J Λ Jᵀ + s I)⁻¹ values.
+
+    On the CPU one member after another: LAPACK's calls for a batch are divided among XLA's threads, and
+    two programs that wait for each other's wait for ever.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    return (_solve_in_turns if on_cpu else _solve)(gram, damping, values)
+
+
+def _solve(gram: Array, damping: Array, values: Array) -> Array:
+    damped = gram + damping * jnp.eye(len(gram), dtype=gram.dtype)
+    factor = jax.scipy.linalg.cho_factor(damped, lower=True)
+    return jax.scipy.linalg.cho_solve(factor, values)
+
+
+_solve_in_turns = jax.custom_batching.sequential_vmap(_solve)
 
 
 def _objective(problem: Problem, draw: Draw, theta: Params) -> tuple[Array, Array]:

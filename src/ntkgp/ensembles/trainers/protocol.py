@@ -19,7 +19,9 @@ class Trainer(Protocol):
 
     Training runs in rounds of steps. A trainer is a pytree (`jax.tree_util.register_dataclass`):
     its numbers are traced, so another number compiles nothing. Its state is a
-    NamedTuple of arrays with a field `theta`.
+    NamedTuple of arrays with a field `theta`. Steps of several members run in threads on a processor: one
+    that solves equations does so within `jax.custom_batching.sequential_vmap`, as `GaussNewton` does, for
+    XLA's threads may otherwise wait for each other for ever.
     """
 
     @property
