@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 import jax
@@ -54,6 +55,30 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _Limit:
+    """BLAS' threads are limited for the whole process, from the first user's start to the last one's end."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+        self.limit: Any = None
+
+    def begin(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.limit = _controller().limit(limits=1, user_api="blas")
+            self.users += 1
+
+    def end(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                self.limit.restore_original_limits()
+
+
+_LIMIT = _Limit()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """For many products of small matrices: BLAS' threads would wait for each other on a busy machine.
@@ -61,8 +86,11 @@ def one_blas_thread() -> Iterator[None]:
     >>> with one_blas_thread():
     ...     product = np.eye(2) @ np.eye(2)
     """
-    with _controller().limit(limits=1, user_api="blas"):
+    _LIMIT.begin()
+    try:
         yield
+    finally:
+        _LIMIT.end()
 
 
 @contextmanager

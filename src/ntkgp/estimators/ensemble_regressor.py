@@ -102,9 +102,9 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         noise_std_: standard deviation of an observation's noise in the units of y, a number for
             each target; None where the network learns it. Of a row of weight 1 where rows differ.
         row_noise_: how noise differs from row to row; None if it does not.
-        stretch_: the factor, at least 1, by which members' deviations from their mean grow: the law was
-            too sure of rows left out in blocks, or priors learned without a third of the rows were
-            too sure of it. It is the scale of the prior, set after training: members that train with a
+        stretch_: the factor, at least 1, by which members' deviations from their mean grow: priors
+            learned without some rows, a third of a column's order or one drawn at random, were too
+            sure of them. It is the scale of the prior, set after training: members that train with a
             larger one would fit worse.
         y_scaler_: the affine map between the network's units and those of y. A unit of the network
             is the scale at which its prior suits the targets best.
