@@ -2,12 +2,14 @@
 
     python benchmarks/separate.py
 
-Three UCI tables, which NTKGP_DATA or the cache must hold, their first splits, and scikit-learn's digits,
-with letters for what is no digit. All models have their defaults. NLL is in the units of the targets.
+Three UCI tables, their first splits; scikit-learn's digits, with letters for what is no digit; and 5,000 of
+MNIST's images, with all of its test images and NotMNIST's. NTKGP_DATA or the cache must hold the tables,
+MNIST and NotMNIST. All models have their defaults. NLL is in the units of the targets.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ class Sizes:
     splits: int = 2
     tables: tuple[str, ...] = ("uci/yacht", "uci/bostonHousing", "uci/energy")
     digits: int = 1797
+    images: int = 5000
+    """To train on, of MNIST; 0 for none."""
     members: int = 10
     depth: int = 2
     settings: tuple[tuple[str, Any], ...] = ()
@@ -29,7 +33,7 @@ class Sizes:
 
 
 SIZES = Sizes()
-TINY = Sizes(1, (), 60, 2, 1, (("min_steps", 5), ("width", 4)))
+TINY = Sizes(1, (), 60, 0, 2, 1, (("min_steps", 5), ("width", 4)))
 
 
 def fitted(law: Any, ensemble: Any, x: Any, y: Any, sizes: Sizes, seed: int) -> dict[str, Any]:
@@ -80,12 +84,30 @@ def on_digits(split: int, sizes: Sizes) -> dict[str, dict[str, float]]:
 
     x, y = (part[: sizes.digits] for part in load_digits(return_X_y=True))
     x, x_test, y, y_test = train_test_split(x, y, test_size=1 / 3, stratify=y, random_state=split)
-    alone = fitted(ntkgp.GPClassifier, ntkgp.EnsembleClassifier, x, y, sizes, split)
-    models = with_separate(alone, ntkgp.SeparateClassifier, x, y)
-    letters = ntkgp.data.load_letters().x
-    return {
-        label: scores_of_classes(model, x_test, y_test, letters) for label, model in models.items()
-    }
+    return on_classes((x, y), (x_test, y_test), ntkgp.data.load_letters().x, sizes, split)
+
+
+def on_mnist(split: int, sizes: Sizes) -> dict[str, dict[str, float]]:
+    import ntkgp
+
+    digits, letters = ntkgp.data.load("mnist"), ntkgp.data.load("notmnist")
+    rows = np.random.default_rng(split).permutation(len(digits.train.y))[: sizes.images]
+    pairs = [(flat(part.x), part.y) for part in (digits.train.take(rows), digits.test)]
+    return on_classes(*pairs, flat(letters.test.x), sizes, split)
+
+
+def flat(images: NDArray[Any]) -> NDArray[Any]:
+    return images.reshape(len(images), -1).astype(np.float32)
+
+
+def on_classes(
+    train: tuple[Any, Any], test: tuple[Any, Any], outside: Any, sizes: Sizes, seed: int
+) -> dict[str, dict[str, float]]:
+    import ntkgp
+
+    alone = fitted(ntkgp.GPClassifier, ntkgp.EnsembleClassifier, *train, sizes, seed)
+    models = with_separate(alone, ntkgp.SeparateClassifier, *train)
+    return {label: scores_of_classes(model, *test, outside) for label, model in models.items()}
 
 
 def scores_of_classes(
@@ -102,10 +124,12 @@ def scores_of_classes(
 
 def run(sizes: Sizes) -> Records:
     found: Records = []
-    for name in (*sizes.tables, "digits"):
+    pictures = {"digits": on_digits} | ({"mnist": on_mnist} if sizes.images else {})
+    for name in (*sizes.tables, *pictures):
         runs = []
+        measure = pictures.get(name, partial(on_table, name))
         for split in range(sizes.splits):
-            scores = on_digits(split, sizes) if name == "digits" else on_table(name, split, sizes)
+            scores = measure(split, sizes)
             print(name, split, scores, flush=True)
             runs.append(scores)
         found += [

@@ -150,6 +150,19 @@ def test_the_law_beside_ensembles_is_drawn(run, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("separator", [",", " "])
+def test_a_table_comes_from_a_file(separator, module_of, tmp_path):
+    numbers = np.arange(60.0).reshape(20, 3)
+    np.savetxt(tmp_path / "own.dat", numbers, delimiter=separator)
+    table = module_of("tables").table_of(tmp_path / "own.dat", 3)
+    np.testing.assert_array_equal(table.all.x, numbers[:, :2])
+    np.testing.assert_array_equal(table.all.y, numbers[:, 2])
+    for fold in table.folds:
+        assert sorted([*fold.train, *fold.test]) == list(range(20))
+        assert len(fold.test) == 2
+    assert not np.array_equal(table.folds[0].test, table.folds[1].test)
+
+
 def test_tables_go_on_where_they_stopped(run, capsys):
     out = run("tables", "--models", "forest")
     assert "law" not in capsys.readouterr().out
