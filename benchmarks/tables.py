@@ -198,8 +198,8 @@ TINY = Sizes(
 def folds(table: Dataset, kind: str, sizes: Sizes) -> list[Fold]:
     """The splits of one kind."""
     if kind == "standard":
-        protein = "protein" in table.name
-        return list(table.folds[: sizes.splits_of_protein if protein else sizes.splits])
+        most = sizes.splits_of_protein if "protein" in table.name else sizes.splits
+        return list(table.folds[: min(most, sizes.splits)])
     columns = [column for column in table.all.x.T if np.ptp(column)]
     shifted = [by_order(column, kind) for column in columns[: sizes.inputs]]
     return [

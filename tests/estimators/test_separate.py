@@ -51,11 +51,17 @@ def test_logits_of_one_classifier_spread_by_another():
     noisy = GPClassifier(noise_std=3.0, **QUICK).fit(X, LABELS)
     model = SeparateClassifier(FrozenEstimator(sure), FrozenEstimator(noisy)).fit(X, LABELS)
     logits = np.log(noisy.predict_members_proba(NEW))
-    about = np.log(sure.predict_proba(NEW)) + logits - logits.mean(axis=0)
+    about = np.log(sure.predict_members_proba(NEW)).mean(axis=0) + logits - logits.mean(axis=0)
     expected = special.softmax(about, axis=-1).mean(axis=0)
     np.testing.assert_allclose(model.predict_proba(NEW), expected, rtol=1e-10)
     np.testing.assert_array_equal(model.predict(NEW), model.classes_[expected.argmax(axis=1)])
     assert np.abs(expected - noisy.predict_proba(NEW)).max() > 0.02
+
+
+def test_a_classifier_separated_from_itself_is_itself():
+    alone = GPClassifier(noise_std=0.1, **QUICK).fit(X, LABELS)
+    model = SeparateClassifier(FrozenEstimator(alone), FrozenEstimator(alone)).fit(X, LABELS)
+    np.testing.assert_allclose(model.predict_proba(NEW), alone.predict_proba(NEW), rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["mean", "spread"])

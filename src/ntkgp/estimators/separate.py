@@ -104,11 +104,14 @@ class SeparateClassifier(ClassifierMixin, _Separate):  # type: ignore[misc]
         return self
 
     def predict_members_proba(self, X: Any) -> NDArray[Any]:
-        """Class probabilities of each member of the spread, about the other's mean, (k, n, classes)."""
+        """Class probabilities of each member of the spread, about the other's mean, (k, n, classes).
+
+        That mean is of the logits: averaged probabilities hold the other's own doubt already.
+        """
         check_is_fitted(self, "spread_")
-        of_mean = np.log(np.maximum(self.mean_.predict_proba(X), np.finfo(float).tiny))
-        logits = np.log(np.maximum(self.spread_.predict_members_proba(X), np.finfo(float).tiny))
-        return special.softmax(of_mean + logits - logits.mean(axis=0), axis=-1)
+        of_mean, logits = (_logits(model, X) for model in (self.mean_, self.spread_))
+        shifted = of_mean.mean(axis=0) + logits - logits.mean(axis=0)
+        return np.asarray(special.softmax(shifted, axis=-1))
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Class probabilities (n, classes), in the order of `classes_`."""
@@ -117,3 +120,9 @@ class SeparateClassifier(ClassifierMixin, _Separate):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+def _logits(model: Any, X: Any) -> NDArray[Any]:
+    """Of each member, up to a constant, (k, n, classes)."""
+    probabilities = model.predict_members_proba(X)
+    return np.log(np.maximum(probabilities, np.finfo(float).tiny))
