@@ -56,7 +56,7 @@ def _controller() -> ThreadpoolController:
 
 
 class _Limit:
-    """BLAS' threads are limited for the whole process, from the first user's start to the last one's end."""
+    """One thread for BLAS in the whole process, from the first user's start to the last one's end."""
 
     def __init__(self) -> None:
         self.lock = Lock()

@@ -3,6 +3,7 @@
 Results do not depend on the plan, up to rounding.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -180,7 +181,7 @@ def loops_well(net: Network) -> bool:
 @lru_cache
 def solves(net: Network) -> bool:
     """Whether the network itself solves equations or decomposes matrices."""
-    return any(f" {name}[" in _program(net) for name in _SOLVERS)  # type: ignore[arg-type]
+    return bool(re.search(rf"= ({'|'.join(_SOLVERS)})\b", _program(net)))  # type: ignore[arg-type]
 
 
 @lru_cache
