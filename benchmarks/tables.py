@@ -16,7 +16,8 @@ splits are drawn at random, a tenth for testing.
 
 Gap and tail splits are many, so there all models train on the same 1,000 rows at most, drawn at random.
 
-All models have their defaults, the same for every set; nothing is chosen by test rows. NLL, CRPS and
+All models have their defaults, the same for every set; nothing is chosen by test rows. The tables are
+averages over the splits that all of our models have, their number in brackets. NLL, CRPS and
 the 90 % interval are those of a normal with the model's mean and standard deviation. Peers come with
 `pip install 'ntkgp[bench]'`; one that is not installed is left out, and named.
 """
@@ -292,12 +293,9 @@ class Cell(NamedTuple):
     n: int
 
 
-def cell(runs: Sequence[Any], kind: str, name: str, model: str, score: str) -> Cell | None:
-    values = [
-        run[score]
-        for run in runs
-        if (run["kind"], run["set"], run["model"]) == (kind, name, model) and score in run
-    ]
+def cell(runs: Sequence[Any], model: str, score: str) -> Cell | None:
+    """A model's score on average over these runs."""
+    values = [run[score] for run in runs if run["model"] == model and score in run]
     if not values:
         return None
     n = len(values)
@@ -305,18 +303,28 @@ def cell(runs: Sequence[Any], kind: str, name: str, model: str, score: str) -> C
     return Cell(float(np.mean(values)), error, n)
 
 
+def on_common_splits(runs: Sequence[Any]) -> list[Any]:
+    """The runs of one set and kind on those splits that every model of ours with any has."""
+    splits: dict[str, set[int]] = {}
+    for run in runs:
+        if MODELS[run["model"]].ours:
+            splits.setdefault(run["model"], set()).add(run["split"])
+    common = set.intersection(*splits.values()) if splits else {run["split"] for run in runs}
+    return [run for run in runs if run["split"] in common]
+
+
 def markdown(runs: Sequence[Any], kind: str, score: str) -> str:
-    """One table: a row for each set, the best model of it in bold."""
-    names = list(dict.fromkeys(run["set"] for run in runs if run["kind"] == kind))
-    models = [model for model in MODELS if any(run["model"] == model for run in runs)]
+    """One table: a row for each set with how many splits, the best model of it in bold."""
+    of_kind = [run for run in runs if run["kind"] == kind]
+    models = [model for model in MODELS if any(run["model"] == model for run in of_kind)]
     lines = [f"| {score} | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
-    for name in names:
-        cells = [cell(runs, kind, name, model, score) for model in models]
-        whole = max(c.n for c in cells if c)
+    for name in dict.fromkeys(run["set"] for run in of_kind):
+        own = on_common_splits([run for run in of_kind if run["set"] == name])
+        cells = [cell(own, model, score) for model in models]
+        whole = max((c.n for c in cells if c), default=0)
         best = min((c.mean for c in cells if c and c.n == whole), default=np.nan)
-        lines.append(
-            f"| {name} | " + " | ".join(shown(c, best, whole, score) for c in cells) + " |"
-        )
+        texts = [shown(c, best, whole, score) for c in cells]
+        lines.append(f"| {name} ({whole}) | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 

@@ -163,6 +163,21 @@ def test_a_table_comes_from_a_file(separator, module_of, tmp_path):
     assert not np.array_equal(table.folds[0].test, table.folds[1].test)
 
 
+def test_tables_average_over_splits_that_our_models_share(module_of):
+    def run(model, split, nll):
+        return {"set": "own", "kind": "gap", "split": split, "model": model, "nll": nll}
+
+    runs = [run("law", 0, 1.0), run("law", 1, 3.0), run("ntkgp-param", 1, 2.0)]
+    runs += [run("forest", split, 4.0 + split) for split in range(3)]
+    row = module_of("tables").markdown(runs, "gap", "nll").splitlines()[-1]
+    assert [part.strip() for part in row.split("|")[1:-1]] == [
+        "own (1)",
+        "3.000",
+        "**2.000**",
+        "5.000",
+    ]
+
+
 def test_tables_go_on_where_they_stopped(run, capsys):
     out = run("tables", "--models", "forest")
     assert "law" not in capsys.readouterr().out
