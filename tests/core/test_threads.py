@@ -5,7 +5,8 @@ import threading
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from ntkgp.core.threads import cores, in_threads, one_blas_thread
+from ntkgp.core import compilation
+from ntkgp.core.threads import cores, in_threads, in_worker, one_blas_thread
 
 
 def blas_threads():
@@ -40,6 +41,20 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda value: 1 / value, [1, 0])
     assert in_threads(lambda value: 1 / value, [1, 2]) == [1.0, 0.5]
+    assert in_threads(lambda value: 1 / value, []) == []
+
+
+def test_threads_do_not_forget_programs_that_others_run(monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(
+        compilation, "_drop_programs_above", lambda _: forgotten.append(in_worker())
+    )
+    monkeypatch.setattr(compilation, "_LOOK_EVERY", 1)
+    monkeypatch.setenv("NPROC", "2")
+    in_threads(lambda _: compilation.before_compiling(), [0, 1])
+    assert forgotten == []
+    compilation.before_compiling()  # the control
+    assert forgotten == [False]
 
 
 @pytest.mark.parametrize(("given", "expected"), [("3", 3), ("0", None), ("many", None), ("", None)])

@@ -13,6 +13,7 @@ import jax.monitoring
 
 from ntkgp.core.files import cache_dir
 from ntkgp.core.memory import resident_bytes
+from ntkgp.core.threads import in_worker
 
 _MOST_BYTES = 2**30
 _MOST_MAPS = 40_000
@@ -65,6 +66,8 @@ def before_compiling() -> None:
     """What every entry to the library calls before it may compile something."""
     _check_devices()
     _keep_by_default()
+    if in_worker():  # others use the programs that would be forgotten
+        return
     if next(_calls) % _LOOK_EVERY == 0:
         _drop_programs_above(_MOST_MAPS)
     _programs.bound(_MOST_GROWTH)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
+from threading import Lock, local
 from typing import Any, TypeVar
 
 import jax
@@ -13,6 +13,8 @@ from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_here = local()
 
 
 def cores() -> int:
@@ -37,6 +39,7 @@ def in_threads(f: Callable[[T], R], values: Sequence[T]) -> list[R]:
     device = config.jax_default_device
 
     def with_settings(value: T) -> R:
+        _here.worker = True
         with (
             jax.enable_x64(x64),
             jax.default_device(device),
@@ -44,10 +47,16 @@ def in_threads(f: Callable[[T], R], values: Sequence[T]) -> list[R]:
         ):
             return f(value)
 
-    if min(cores(), len(values)) == 1:
+    threads = min(cores(), len(values))
+    if threads <= 1:
         return [f(value) for value in values]
-    with one_blas_thread(), ThreadPoolExecutor(min(cores(), len(values))) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         return list(pool.map(with_settings, values))
+
+
+def in_worker() -> bool:
+    """Whether this is one of several threads of `in_threads`."""
+    return getattr(_here, "worker", False)
 
 
 @cache

@@ -38,7 +38,7 @@ def bytes_needed(problem: Problem, trainer: Trainer, plan: Plan, members: int) -
 
     That is for each member θ, its fixed draws and ε; twice, if members are trained in groups. For each
     member of the group that is in training it is also the trainer's state, δ, a gradient and, with a
-    validation set, the best parameters so far.
+    validation set, the best parameters so far. Threads have copies of draws, δ and states.
     """
     draw = one_draw(problem)
     of_window = 0 if problem.whole is None else _bytes_of(draw.epsilon)  # the group's alone
@@ -46,9 +46,10 @@ def bytes_needed(problem: Problem, trainer: Trainer, plan: Plan, members: int) -
     theta = _bytes_of(draw.theta)
     best = theta if problem.validation is not None else 0
     in_training = _bytes_of(state) + theta + best + trainer.bytes_per_member(problem)
-    if keeps_delta(problem, trainer, plan.at_once):
-        in_training += delta_bytes(problem)
-    in_training += of_window
+    delta = delta_bytes(problem) if keeps_delta(problem, trainer, plan.at_once) else 0
+    in_training += delta + of_window
+    if plan.threads > 1:
+        in_training += _bytes_of(draw) + delta + _bytes_of(state)
     whole = members * (_bytes_of(draw) - of_window)
     if members > plan.at_once:  # cut into groups, whose results are put together
         whole += whole + members * theta

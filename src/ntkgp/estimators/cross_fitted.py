@@ -55,7 +55,7 @@ def unseen_blocks(
     weight = None if sample_weight is None else sample_weight[order]
     columns = [c for c in np.argsort(-np.asarray(relevance)) if np.ptp(x[:, c])][:RELEVANT]
     parts = [parts_of(x[:, column]) for column in columns]
-    outside = [part == number for part in parts for number in np.unique(part)]
+    thirds = [part == number for part in parts for number in np.unique(part)]
 
     def block(left_out: NDArray[np.bool_]) -> Block | None:
         seen = np.flatnonzero(~left_out)
@@ -83,7 +83,7 @@ def unseen_blocks(
             errors**2, choice.scale**2 * predicted.epistemic_var, choice.scale**2 * noise_vars
         )
 
-    return [found for found in in_threads(block, outside) if found is not None]
+    return [found for found in in_threads(block, thirds) if found is not None]
 
 
 def overconfidence(
