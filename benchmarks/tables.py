@@ -199,8 +199,9 @@ TINY = Sizes(
 def folds(table: Dataset, kind: str, sizes: Sizes) -> list[Fold]:
     """The splits of one kind."""
     if kind == "standard":
-        most = sizes.splits_of_protein if "protein" in table.name else sizes.splits
-        return list(table.folds[: min(most, sizes.splits)])
+        large = table.name == "uci/protein-tertiary-structure"
+        most = min(sizes.splits, sizes.splits_of_protein) if large else sizes.splits
+        return list(table.folds[:most])
     columns = [column for column in table.all.x.T if np.ptp(column)]
     shifted = [by_order(column, kind) for column in columns[: sizes.inputs]]
     return [
@@ -307,7 +308,7 @@ def on_common_splits(runs: Sequence[Any]) -> list[Any]:
     """The runs of one set and kind on those splits that every model of ours with any has."""
     splits: dict[str, set[int]] = {}
     for run in runs:
-        if MODELS[run["model"]].ours:
+        if run["model"] in MODELS and MODELS[run["model"]].ours:
             splits.setdefault(run["model"], set()).add(run["split"])
     common = set.intersection(*splits.values()) if splits else {run["split"] for run in runs}
     return [run for run in runs if run["split"] in common]
@@ -386,6 +387,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--draw-only", action="store_true", help="the tables of what is there")
     options = parsed(parser, arguments, out="runs/tables")
+    if options.file and options.file.stem in PUBLISHED:
+        parser.error(f"{options.file.stem} is one of the nine sets: give the file another name.")
     path = options.out / "tables.json"
     given = {name: getattr(options, name) for name in ("splits", "inputs")}
     sizes = TINY if options.tiny else Sizes(**{name: n for name, n in given.items() if n})

@@ -149,7 +149,6 @@ def test_the_law_beside_ensembles_is_drawn(run, capsys):
     assert_finite_table(capsys.readouterr().out)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("separator", [",", " "])
 def test_a_table_comes_from_a_file(separator, module_of, tmp_path):
     numbers = np.arange(60.0).reshape(20, 3)
@@ -178,6 +177,7 @@ def test_tables_average_over_splits_that_our_models_share(module_of):
     ]
 
 
+@pytest.mark.slow
 def test_tables_go_on_where_they_stopped(run, capsys):
     out = run("tables", "--models", "forest")
     assert "law" not in capsys.readouterr().out

@@ -308,7 +308,8 @@ OTHER_PLANS = [
     ],
     ids=["gauss-newton", "descent"],
 )
-def test_members_are_the_same_by_every_plan(make, plans):
+def test_members_are_the_same_by_every_plan(make, plans, monkeypatch):
+    monkeypatch.setenv("NPROC", "2")
     validation = (T, np.sin(T)) if make.func is Descent else None
     reference, *others = (
         fit(ntkgp.mlp(1, width=16), X, Y, members=3, trainer=make(), validation=validation, **plan)
@@ -402,8 +403,11 @@ def test_members_share_the_cores(monkeypatch):
     monkeypatch.setenv("NPROC", "3")
     assert (choose_plan(dense, 10).name, choose_plan(dense, 10).threads) == ("threads", 3)
     assert choose_plan(dense, 2).threads == 2
-    assert choose_plan(dense, 10, at_once=5).at_once == 3  # five would be filled up to six
+    assert choose_plan(dense, 10, at_once=5).filled == 6
     assert choose_plan(solving(), 10).name == "together"  # LAPACK's calls would wait for each other
+    for name in ("threads", "sharded"):
+        with pytest.raises(ValueError, match="for ever"):
+            choose_plan(solving(), 10, name)
     monkeypatch.setenv("NPROC", "1")
     assert choose_plan(dense, 10).name == "together"
 
@@ -422,7 +426,9 @@ def test_threads_train_the_same_members(monkeypatch):
     assert np.ptp(threads.outputs(T), axis=0).min() > 1e-2  # no member stands there twice
 
 
-def test_threads_keep_the_settings_of_jax():
+def test_threads_keep_the_settings_of_jax(monkeypatch):
+    monkeypatch.setenv("NPROC", "2")
+
     def dtype(_):
         return jnp.zeros(1).dtype
 

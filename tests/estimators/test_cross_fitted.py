@@ -132,6 +132,29 @@ def test_priors_see_no_row_of_their_block(monkeypatch):
         assert len(own) == 25
         assert any(not third[own].any() for third in thirds)
     assert unseen_blocks(choice, [1.0] * 3, x[:29], y[:29], None, LAW, 0) == []
+    assert unseen_blocks(choice, [1.0] * 3, x[:, None], y, None, LAW, 0) == []  # images
+
+
+def test_a_target_that_never_changes_does_not_hide_the_others():
+    x, y = noise_of_columns(60, 2, 0)
+    net = ntkgp.mlp(2, activation=Erf(), depth=1)
+    given = Choice(net, net, noise_std=0.1, scale=0.1, log_marginal_likelihood=0.0)
+    both = np.column_stack([y, np.zeros(60)])
+    rows = (lambda *rows: given, [2.0, 1.0], x)
+    alone, beside = (unseen_blocks(*rows, targets, None, LAW, 0) for targets in (y, both))
+    assert len(alone) == len(beside) == 6
+    for one, other in zip(alone, beside, strict=True):
+        np.testing.assert_array_equal(one.squares, other.squares)
+    factors = [overconfidence(rows[0], x, targets, None, LAW, 0) for targets in (y, both)]
+    assert factors[0] == factors[1] > 1.1
+
+
+def test_a_flag_of_one_row_says_nothing():
+    x, y = noise_of_columns(60, 2, 0)
+    x[:, 0] = np.arange(60) == 7
+    net = ntkgp.mlp(2, activation=Erf(), depth=1)
+    given = Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0)
+    assert len(unseen_blocks(lambda *rows: given, [5.0, 1.0], x, y, None, LAW, 0)) == 3
 
 
 def test_few_rows_and_many_are_left_alone():

@@ -33,8 +33,8 @@ class Checkpoint:
     """Where training keeps its state, and how often.
 
     A fit that finds its own state there goes on from it, and ends with the same members, bit for bit, as
-    one that was never interrupted, on the same machine. State of another fit is refused. What a finished
-    fit leaves there can be deleted; the same fit would find itself finished.
+    one that was never interrupted, on the same machine and as many cores. State of another fit is refused.
+    What a finished fit leaves there can be deleted; the same fit would find itself finished.
 
     Args:
         directory: of one fit, created if needed. It holds a member's parameters three times and more.

@@ -80,9 +80,10 @@ def fit(
             turn, each from where the one before it ended.
         validation: a pair of inputs and targets for early stopping, for trainers that use them.
         weight_decay: for deep ensembles, which have no regulariser of their own.
-        members_at_once: how many members one program holds; None for all. Fewer take less memory.
-        plan: how members run: "together" in one program, "sharded" over devices, "unrolled", "one
-            by one", or "auto" for the plan that suits the network and the devices.
+        members_at_once: how many members train at the same time; None for all. Fewer take less memory.
+        plan: how members run: "together" in one program, in "threads", one for each core, "sharded"
+            over devices, "unrolled", "one by one", or "auto" for the plan that suits the network and
+            the devices.
         checkpoint: a directory, or a `Checkpoint`, that keeps the state of training: the same fit goes
             on from there after a crash or a signal, and gives the same members bit for bit.
         backend: None for this machine; "ray", or a `Ray`, to train groups of members on a cluster.

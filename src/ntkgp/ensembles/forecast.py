@@ -53,7 +53,7 @@ def bytes_needed(problem: Problem, trainer: Trainer, plan: Plan, members: int) -
     whole = members * (_bytes_of(draw) - of_window)
     if members > plan.at_once:  # cut into groups, whose results are put together
         whole += whole + members * theta
-    return whole + plan.at_once * in_training
+    return whole + plan.filled * in_training
 
 
 def one_draw(problem: Problem) -> Draw:

@@ -21,8 +21,11 @@ from ntkgp.networks.protocol import Network
 
 _SPREAD = PartitionSpec("members")
 PLANS = ("auto", "together", "threads", "sharded", "unrolled", "one by one")
-_SOLVERS = ("cholesky", "triangular_solve", "lu", "geqrf", "eigh", "eig", "svd", "schur")
-"""Of JAX, which calls LAPACK for them. Two programs that do so for batches wait for each other for ever."""
+_SOLVERS = (
+    "cholesky|eig|eigh|geqp3|geqrf|hessenberg|householder_product|lu|ormqr|qr|schur|svd|triangular_solve|"
+    "tridiagonal|tridiagonal_solve"
+)
+"""Of JAX, which calls LAPACK for them. Two programs that do so for batches may wait for ever."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Plan:
 
     name: str
     at_once: int
-    """Members in one program; the others follow in groups of this size."""
+    """Members that train at the same time; the others follow in groups of this size."""
     reason: str = field(compare=False)
     devices: int = 1
     """How many devices share the members of one program."""
@@ -40,14 +43,20 @@ class Plan:
     scans: bool = True
     """Whether the loop over steps is inside the program, or in Python."""
 
+    @property
+    def filled(self) -> int:
+        """Members of a group, with those that fill it up."""
+        sharing = self.devices * self.threads
+        return -(-self.at_once // sharing) * sharing
+
     def groups(self, stacked: Any) -> list[Any]:
-        """Cut stacked members into groups; shared groups are filled up by repetition."""
-        k, sharing = _count(stacked), self.devices * self.threads
-        filled_up = -(-self.at_once // sharing) * sharing
-        if k <= filled_up and k % sharing == 0:
+        """Cut stacked members into groups; sharded groups are filled up by repetition."""
+        k = _count(stacked)
+        filled_up = -(-self.at_once // self.devices) * self.devices
+        if k <= filled_up and k % self.devices == 0:
             return [self.spread(stacked)]
         rows = [range(start, min(start + self.at_once, k)) for start in range(0, k, self.at_once)]
-        filled = [np.array([*r, *[r[-1]] * (-len(r) % sharing)]) for r in rows]
+        filled = [np.array([*r, *[r[-1]] * (-len(r) % self.devices)]) for r in rows]
         return [self.spread(jax.tree.map(lambda leaf, r=r: leaf[r], stacked)) for r in filled]
 
     def spread(self, stacked: Any) -> Any:
@@ -75,12 +84,12 @@ class Plan:
         return [min(self.at_once, k - start) for start in range(0, k, self.at_once)]
 
     def shares(self, group: Any) -> list[Any]:
-        """What each thread has of a group."""
+        """What each thread has of a group, all of one size: the last is filled up by repetition."""
         return [group] if self.threads == 1 else _cut(group, self.threads)
 
-    def whole(self, shares: Sequence[Any]) -> Any:
-        """The group again: undoes `shares`."""
-        return shares[0] if len(shares) == 1 else _concatenated(tuple(shares))
+    def whole(self, shares: Sequence[Any], k: int) -> Any:
+        """The group of k members again: undoes `shares`."""
+        return shares[0] if len(shares) == 1 else _concatenated(tuple(shares), k)
 
     def over_group(self, f: Callable[[Any, Any], Any], stacked: Any, shared: Any) -> Any:
         """f(own, shared) of every member of one group, within a program."""
@@ -131,6 +140,11 @@ def choose_plan(
         raise ValueError(f"plan must be one of {', '.join(PLANS)}; got {name!r}.")
     if at_once is not None and not (isinstance(at_once, (int, np.integer)) and at_once >= 1):
         raise ValueError(f"members_at_once must be None or a number ≥ 1; got {at_once!r}.")
+    if name in ("threads", "sharded") and _may_hang(net):  # type: ignore[arg-type]
+        raise ValueError(
+            f'plan="{name}" runs several programs at the same time. This network solves equations, and '
+            'such programs may wait for each other for ever on a processor: take plan="together".'
+        )
     reason = "as asked for"
     group = min(n_members, at_once or n_members)
     if name == "auto":
@@ -139,7 +153,7 @@ def choose_plan(
     devices = min(jax.local_device_count(), group) if name == "sharded" else 1
     threads = min(cores(), group) if name == "threads" else 1
     if at_once is not None:
-        group -= group % (devices * threads)  # one that is filled up would be larger than allowed
+        group -= group % devices  # a group that is filled up would be larger than allowed
     return Plan(name, int(group), reason, devices, threads, loops_well(net))  # type: ignore[arg-type]
 
 
@@ -147,9 +161,11 @@ def _suited(net: Network, at_once: int) -> tuple[str, str]:
     if not batches_well(net):  # type: ignore[arg-type]
         return "one by one", "convolutions on the CPU are slow when batched"
     n_devices = jax.local_device_count()
+    if _may_hang(net):  # type: ignore[arg-type]
+        return "together", "programs that solve equations do not run at the same time"
     if n_devices > 1 and at_once > 1:
         return "sharded", f"there are {n_devices} devices"
-    if jax.default_backend() == "cpu" and min(cores(), at_once) > 1 and not solves(net):  # type: ignore[arg-type]
+    if jax.default_backend() == "cpu" and min(cores(), at_once) > 1:
         return "threads", "one program for each core, of batched matrix products"
     return "together", "one program of batched matrix products"
 
@@ -179,9 +195,10 @@ def loops_well(net: Network) -> bool:
 
 
 @lru_cache
-def solves(net: Network) -> bool:
-    """Whether the network itself solves equations or decomposes matrices."""
-    return bool(re.search(rf"= ({'|'.join(_SOLVERS)})\b", _program(net)))  # type: ignore[arg-type]
+def _may_hang(net: Network) -> bool:
+    """Whether the network itself solves equations or decomposes matrices, on a processor."""
+    solves = re.search(rf"= ({_SOLVERS})\b", _program(net))  # type: ignore[arg-type]
+    return jax.default_backend() == "cpu" and solves is not None
 
 
 @lru_cache
@@ -198,15 +215,16 @@ def _unstack(stacked: Any) -> list[Any]:
 
 @partial(jax.jit, static_argnums=1)
 def _cut(group: Any, parts: int) -> list[Any]:
-    """So many parts of equal size."""
-    size = _count(group) // parts
-    starts = range(0, _count(group), size)
-    return [jax.tree.map(lambda leaf, i=i: leaf[i : i + size], group) for i in starts]
+    """So many parts of equal size, or fewer; the last member stands for those that are missing."""
+    k = _count(group)
+    size = -(-k // parts)
+    rows = [np.minimum(np.arange(i, i + size), k - 1) for i in range(0, k, size)]
+    return [jax.tree.map(lambda leaf, r=r: leaf[r], group) for r in rows]
 
 
-@jax.jit
-def _concatenated(parts: tuple[Any, ...]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+@partial(jax.jit, static_argnums=1)
+def _concatenated(parts: tuple[Any, ...], k: int) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:k], *parts)
 
 
 def _stack(members: list[Any]) -> Any:

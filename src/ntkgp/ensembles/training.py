@@ -210,7 +210,8 @@ def advance(
 ) -> tuple[Any, NDArray[Any]]:
     """Run these rounds; also the loss of each, (members, rounds).
 
-    Threads have a share of the members each. They find the program compiled: no round is run for that.
+    Threads have a share of the members each. Where rounds are one program, they find it compiled: a call
+    that runs no round sees to that.
     """
     shares = plan.shares((draws, state))
     if len(shares) == 1:
@@ -220,7 +221,8 @@ def advance(
         shares[0] = own_draws, run_rounds(plan, shared, own_draws, own_state, (rounds.start, 0))[0]
     parts = in_threads(lambda share: _advance(plan, shared, share, rounds), shares)
     states, losses = zip(*parts, strict=True)
-    return plan.whole(states), np.concatenate(losses)
+    k = len(draws.batch_key)
+    return plan.whole(states, k), np.concatenate(losses)[:k]
 
 
 def _advance(

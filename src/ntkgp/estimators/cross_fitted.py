@@ -24,6 +24,8 @@ LEAST_ROWS, MOST_ROWS = 30, PRIOR_ROWS
 FOLDS = 3
 RELEVANT = 3
 """So many columns, those that matter most, are cut into parts that a prior does not see."""
+LEAST_IN_BLOCK = 5
+"""Rows without which a part of a column's order says too little."""
 UNSEEN_ROWS, UNSEEN_STEPS = 200, 20
 """Rows to learn such a prior on, and steps of the search."""
 FARTHEST = 3.0
@@ -48,10 +50,10 @@ def unseen_blocks(
         x, y: standardised rows and targets (n, c), in whose units the blocks are.
         sample_weight, law, seed, jitter: as for `overconfidence`.
     """
-    if len(x) < LEAST_ROWS:
+    if len(x) < LEAST_ROWS or x.ndim != 2:  # the pixels of images are no columns
         return []
     order = np.random.default_rng(seed).permutation(len(x))[:BLOCK_ROWS]
-    x, y = x[order], y[order]
+    x, y = x[order], y[order][:, np.ptp(y, axis=0) > 0]
     weight = None if sample_weight is None else sample_weight[order]
     columns = [c for c in np.argsort(-np.asarray(relevance)) if np.ptp(x[:, c])][:RELEVANT]
     parts = [parts_of(x[:, column]) for column in columns]
@@ -59,9 +61,11 @@ def unseen_blocks(
 
     def block(left_out: NDArray[np.bool_]) -> Block | None:
         seen = np.flatnonzero(~left_out)
-        if len(seen) < len(x) / 3 or not np.all(np.ptp(y[seen], axis=0)):
-            return None  # too little to learn from
         few = seen[:UNSEEN_ROWS]  # they are in random order
+        if len(seen) < len(x) / 3 or not np.all(np.ptp(y[few], axis=0)):
+            return None  # too little to learn from
+        if np.sum(left_out) < LEAST_IN_BLOCK:
+            return None
         try:
             choice = choose(x[few], y[few], None if weight is None else weight[few])
             rest = condition(
@@ -111,7 +115,7 @@ def overconfidence(
         jitter: on the diagonal of the laws.
         stretch: of the laws' priors, which is known already.
     """
-    n = len(x)
+    n, y = len(x), y[:, np.ptp(y, axis=0) > 0]
     if not LEAST_ROWS <= n <= MOST_ROWS:
         return 1.0
 

@@ -57,7 +57,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     Rows that are not trained on check the noise. Up to 1,000 rows, the exact posterior of infinite width
     predicts each from all others, so that members train on all. Between 30 and 400 of them, if the
     noise is constant and learned, priors learned without a third of the rows say how much too sure the
-    learned one is. With more rows, for methods that follow no posterior, and for learned noise, a tenth
+    learned one is; from 30 on, others learned without a third of a column's order say it of rows away
+    from the data. With more rows, for methods that follow no posterior, and for learned noise, a tenth
     of the rows, and at least 5, is held out; from fewer than 20 none are. If members train on more than
     1,000, a few first try whether less noise in training suits the rows held out better. The rows left
     out or held out also set the noise of predictions, by their likelihood; the fewer they are, the
@@ -88,7 +89,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             law cannot check the noise.
         trainer: a `Trainer`, or several that work in turn; None for Adam, and on up to 1,000 targets
             for Gauss-Newton after it, if the method has a regulariser and the noise is constant.
-        members_at_once: how many members one program holds; None for all. Fewer take less memory.
+        members_at_once: how many train at the same time; None for all. Fewer take less memory.
         warm_start: whether a second `fit` on the same data keeps the members that are there and
             trains only those that `members` asks for beyond them.
         random_state: an integer makes every run the same.
