@@ -95,6 +95,15 @@ def test_leave_one_out_leaves_each_row_out():
     assert OBJECTIVES["leave-one-out"](a, y).value == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_gradient_of_zero_is_a_leaf_too():
+    """Columns of zeros: the first layer's weights say nothing, and have a gradient of 0."""
+    net = ntkgp.mlp(2, width=8, depth=1, b_std=0.5)
+    gradient = kernel_gradient(net, "ntk", np.zeros((4, 2)), np.ones((4, 4)))
+    leaves = [float(leaf) for leaf in jax.tree.leaves(gradient)]
+    assert 0.0 in leaves
+    assert len(leaves) == len(jax.tree.leaves(net))
+
+
 @pytest.mark.quick("erf", "relu")
 @pytest.mark.parametrize("name", ["erf", "relu", "without bias", "pooling"])
 def test_gradients_exist_at_equal_inputs_and_at_the_origin(name):

@@ -45,7 +45,10 @@ def kernel_gradient(
                 own[: part.shape[0], : part.shape[1]] = factor * part
                 gradient = _block_gradient(net, which, own, x_rows, x_columns)
                 parts.append(jax.tree.leaves(gradient))
-    total = [np.sum(np.asarray(leaves, np.float64), axis=0) for leaves in zip(*parts, strict=True)]
+    # Arrays, not numbers: a b_std that is the number 0 would be no leaf.
+    total = [
+        np.asarray(np.sum(leaves, axis=0, dtype=np.float64)) for leaves in zip(*parts, strict=True)
+    ]
     return jax.tree.unflatten(jax.tree.structure(net), total)
 
 
