@@ -16,7 +16,7 @@ from ntkgp.core.threads import in_threads
 from ntkgp.estimators.left_out import BLOCK_ROWS, JITTER, Block, calibrated, parts_of
 from ntkgp.estimators.preparation import PRIOR_ROWS, Choice
 from ntkgp.kernels.linalg import NotPositiveDefinite
-from ntkgp.laws.exact import condition
+from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.table import Law
 
 LEAST_ROWS, MOST_ROWS = 30, PRIOR_ROWS
@@ -62,21 +62,13 @@ def unseen_blocks(
     def block(left_out: NDArray[np.bool_]) -> Block | None:
         seen = np.flatnonzero(~left_out)
         few = seen[:UNSEEN_ROWS]  # they are in random order
-        if len(seen) < len(x) / 3 or not np.all(np.ptp(y[few], axis=0)):
-            return None  # too little to learn from
-        if np.sum(left_out) < LEAST_IN_BLOCK:
+        too_small = np.sum(left_out) < LEAST_IN_BLOCK or len(seen) < len(x) / 3
+        if too_small or not np.all(np.ptp(y[few], axis=0)):
             return None
         try:
             choice = choose(x[few], y[few], None if weight is None else weight[few])
-            rest = condition(
-                choice.net,
-                x[seen],
-                y[seen] / choice.scale,
-                law=law,
-                noise_std=choice.noise_std,
-                sample_weight=None if weight is None else weight[seen],
-                jitter=jitter,
-            )
+            own = None if weight is None else weight[seen]
+            rest = _conditioned(choice, x[seen], y[seen], own, law, jitter)
         except NotPositiveDefinite:
             return None
         predicted = rest.predict(x[left_out])
@@ -126,17 +118,8 @@ def overconfidence(
         if not np.all(np.ptp(y[seen], axis=0)):
             return np.zeros(0)  # nothing to learn from
         choice = choose(x[seen], y[seen], weight)
-        targets = y[seen] / choice.scale
-        conditioned = condition(
-            choice.net,
-            x[seen],
-            targets,
-            law=law,
-            noise_std=choice.noise_std,
-            sample_weight=weight,
-            jitter=jitter,
-        )
-        found = calibrated(conditioned, stretch, np.arange(len(seen)))
+        rest = _conditioned(choice, x[seen], y[seen], weight, law, jitter)
+        found = calibrated(rest, stretch, np.arange(len(seen)))
         predicted = found.law.predict(x[left_out])
         relative = 1.0 if sample_weight is None else 1 / sample_weight[left_out, None]
         var = predicted.epistemic_var + found.noise_stds**2 * relative
@@ -154,3 +137,23 @@ def overconfidence(
     usual = stats.norm.expect(lambda z: np.minimum(z**2, FARTHEST**2))
     excess = float(np.mean(np.minimum(squares, FARTHEST**2)) / usual) - 1
     return float(np.sqrt(1 + (1 - 1 / FOLDS) * max(excess, 0.0)))
+
+
+def _conditioned(
+    choice: Choice,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    sample_weight: NDArray[Any] | None,
+    law: Law,
+    jitter: float,
+) -> ExactLaw:
+    """The law of a prior on these rows, in the network's units."""
+    return condition(
+        choice.net,
+        x,
+        y / choice.scale,
+        law=law,
+        noise_std=choice.noise_std,
+        sample_weight=sample_weight,
+        jitter=jitter,
+    )
