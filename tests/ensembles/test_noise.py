@@ -46,6 +46,30 @@ def test_the_loss_is_a_normal_s_negative_log_density():
     np.testing.assert_allclose(noise.loss(Y, 0 * Y, OUTPUTS, 0.0), expected, rtol=1e-5)
 
 
+def test_noise_around_a_level_is_the_paper_s_sigmoid_at_level_a_half():
+    around, paper = LearnedNoise(most=2.0), LearnedNoise()
+    level = 0.5**0.5
+    np.testing.assert_allclose(around.var(OUTPUTS, level), paper.var(OUTPUTS, 7.0), rtol=1e-5)
+    losses = [noise.loss(Y, EPSILON, OUTPUTS, level) for noise in (around, paper)]
+    np.testing.assert_allclose(*losses, atol=1e-5)
+
+
+@pytest.mark.parametrize("most", [1.5, 100.0])
+def test_noise_around_a_level_has_that_level_and_a_limit(most):
+    outputs = jnp.asarray([[0.0, 0.0], [0.0, 50.0], [0.0, -50.0], [0.0, 0.1]])
+    relative = LearnedNoise(most).var(outputs, 3.0)[:, 0] / 3.0**2
+    np.testing.assert_allclose(relative[:2], [1.0, most], rtol=1e-5)
+    assert 0 < relative[2] < 1e-5
+    # d log σ²/dh = 1 - 1/most at h = 0: nearly one where the limit is far.
+    assert np.log(relative[3]) / 0.1 == pytest.approx(1 - 1 / most, rel=0.05)
+
+
+@pytest.mark.parametrize("most", [1.0, 0.5, float("nan")])
+def test_a_limit_of_learned_noise_below_its_level_is_refused(most):
+    with pytest.raises(ValueError, match="most of LearnedNoise"):
+        LearnedNoise(most)
+
+
 def gradient(loss):
     return np.split(jax.grad(lambda outputs: jnp.sum(loss(outputs)))(OUTPUTS), 2, axis=1)
 

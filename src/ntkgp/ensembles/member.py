@@ -66,7 +66,7 @@ class Baselearner:
     net: Network
     method: Method
     noise_std: float | Array
-    """σ; without effect if the network learns it."""
+    """σ; what it means if the network learns it is the noise model's to say."""
     weight_decay: float | Array = 0.0
     """½ · weight_decay · ‖θ‖² added to the loss, for deep ensembles only."""
     noise: Noise = field(default_factory=ConstantNoise)

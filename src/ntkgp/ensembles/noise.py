@@ -1,5 +1,6 @@
 """Observation noise: one σ given in advance, or a σ(x) that the network learns (Section 3.3)."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from ntkgp.core.arrays import check_number
 from ntkgp.core.storage import storable
 
 MIN_VAR = 1e-6
@@ -83,15 +85,24 @@ class ConstantNoise:
 @storable
 @dataclass(frozen=True)
 class LearnedNoise:
-    """y' = y + σ(x)ε, where σ²(x) is the sigmoid of a second output for each target.
+    """y' = y + σ(x)ε, where σ²(x) is the sigmoid of a second output h for each target.
 
-    The sigmoid is at most 1, so targets should be standardised.
+    Args:
+        most: None for the paper's sigmoid(h), which is at most 1: targets should be standardised, and
+            `noise_std` has no effect. A number above 1 for σ²(x) around σ², the square of `noise_std`:
+            σ² where h = 0, and at most so many times σ².
     """
+
+    most: float | None = None
 
     heads = 2
     constant = False
     least_squares = False
     exact_gradient = False
+
+    def __post_init__(self) -> None:
+        if self.most is not None:
+            check_number("most of LearnedNoise", self.most, above=1.0)
 
     def mean(self, outputs: Float[Array, "*k n twice"]) -> Float[Array, "*k n c"]:
         return jnp.split(outputs, 2, axis=-1)[0]
@@ -99,7 +110,11 @@ class LearnedNoise:
     def var(
         self, outputs: Float[Array, "*k n twice"], noise_std: float | Array
     ) -> Float[Array, "*k n c"]:
-        return jax.nn.sigmoid(jnp.split(outputs, 2, axis=-1)[1]) + MIN_VAR
+        h = jnp.split(outputs, 2, axis=-1)[1]
+        if self.most is None:
+            return jax.nn.sigmoid(h) + MIN_VAR
+        around = self.most * jax.nn.sigmoid(h - math.log(self.most - 1))
+        return noise_std**2 * (around + MIN_VAR)
 
     def unit(self, noise_std: float | Array) -> float | Array:
         return 1.0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
 from ntkgp.ensembles.methods import Method, get_method
-from ntkgp.ensembles.noise import ConstantNoise, Noise
+from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
 from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator, known_network
 from ntkgp.estimators.left_out import BLOCK_ROWS, JITTER, Block, checked
@@ -22,9 +22,9 @@ from ntkgp.estimators.preparation import (
     Choice,
     has_table_kernel,
     holdout,
+    with_unit_prior,
 )
 from ntkgp.estimators.regression import Joint, Regressor
-from ntkgp.estimators.standardise import Scaler
 from ntkgp.laws.exact import condition
 from ntkgp.laws.row_noise import RowNoise
 from ntkgp.laws.table import Law, get_law
@@ -33,6 +33,9 @@ from ntkgp.networks.layered import require_layers
 from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
+
+MOST_NOISE = 100.0
+"""The most that a learned σ²(x) can be, over the σ² of constant noise."""
 
 
 class TrainingRows(NamedTuple):
@@ -49,10 +52,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     Inputs and targets are standardised inside. The prior is learned: a scale for each input column,
     the weight and bias scales of each layer, the scale of the function, the noise and the activation
-    have the highest marginal likelihood of the infinitely wide network, on at most 400 rows. Of images,
-    of networks whose kernel is unknown, and with learned noise, only the noise and the function's scale
-    are learned. Where data leave the scales of the prior open, so do members: each has a draw from the
-    posterior of the scales.
+    have the highest marginal likelihood of the infinitely wide network, on at most 400 rows. Of images
+    and of networks whose kernel is unknown, only the noise and the function's scale are learned. Where
+    data leave the scales of the prior open, so do members: each has a draw from the posterior of the
+    scales.
 
     Rows that are not trained on check the noise. Up to 1,000 rows, the exact posterior of infinite width
     predicts each from all others, so that members train on all. Between 30 and 400 of them, if the
@@ -73,7 +76,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         noise: None for one noise level; `ntkgp.VaryingNoise()` for one that depends on x, found by the
             exact law before members train; `ntkgp.HeavyTails()` for noise with outliers;
             `ntkgp.LearnedNoise()` to let the network learn σ(x) with a second output (Section 3.3),
-            at most the standard deviation of y, for tables too large for the first.
+            around the level of constant noise and at most ten times it, for images, networks whose
+            kernel is unknown, and tables too large for the first.
         network: a `Network`, or a function (input_shape, output_dim) that makes one; None for a
             multi-layer perceptron of `depth` hidden layers of `width` units. With learned noise
             the network needs two outputs for each target, first all means, then all variances.
@@ -101,7 +105,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     Attributes:
         ensemble_: the trained `Ensemble`, on standardised data.
         noise_std_: standard deviation of an observation's noise in the units of y, a number for
-            each target; None where the network learns it. Of a row of weight 1 where rows differ.
+            each target. Of a row of weight 1 where rows differ; where the network learns σ(x), the
+            level around which it does.
         row_noise_: how noise differs from row to row; None if it does not.
         stretch_: the factor, at least 1, by which members' deviations from their mean grow: priors
             learned without some rows, a third of a column's order or one drawn at random, were too
@@ -179,6 +184,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     @property
     def _noise(self) -> Noise:
         """The noise model of members: row noise is constant noise of weighted rows."""
+        if self.noise == LearnedNoise():
+            return LearnedNoise(most=MOST_NOISE)
         return self.noise if isinstance(self.noise, Noise) else ConstantNoise()
 
     @property
@@ -235,9 +242,11 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         self.ensemble_ = fit_members(noise_std=noise_std)
         if self._sets_noise_by(held_out):
             predicted = self._stretched(self.ensemble_.predict(x[held_out]))
-            relative = 1.0 if weight is None else 1 / weight[held_out]
+            relative: Any = 1.0 if weight is None else 1 / weight[held_out, None]
             if self.row_noise_ is not None:
-                relative = relative * self.row_noise_.relative_var(x[held_out])
+                relative = relative * self.row_noise_.relative_var(x[held_out])[:, None]
+            if not self._noise.constant:
+                relative = relative * predicted.noise_var / noise_std**2
             found = best_noise_std(predicted, scaled[held_out], noise_std, relative)
             self.noise_std_ = found * self.y_scaler_.std
         return self
@@ -256,7 +265,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     def _sets_noise_by(self, held_out: NDArray[Any]) -> bool:
         """Whether rows held out set the noise of predictions."""
         normal = self.row_noise_ is None or self.row_noise_.normal
-        return bool(self._noise.constant and normal and self.noise_std is None and len(held_out))
+        return bool(normal and self.noise_std is None and len(held_out))
 
     def _row_weight(
         self, x: NDArray[Any], targets: NDArray[Any], given: NDArray[Any] | None
@@ -289,15 +298,18 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             check_noise: whether the exact law checks the noise, because no rows are held out.
         """
         law = get_law(get_method(self.method).law)
-        learn = bool(self.learn_prior) and self._noise.constant
-        options: dict[str, Any] = {"learn": learn, "progress": bool(self.verbose)}
+        options: dict[str, Any] = {"learn": bool(self.learn_prior), "progress": bool(self.verbose)}
         choice = self._choose(nets, *rows, law=law, **options)
+        if (
+            not self._noise.constant
+        ):  # log σ²(x) has the prior of the mean: it should be no wide one
+            unit_choice = with_unit_prior(choice, rows.x, law)
+            self.y_scaler_ = self.y_scaler_.stretched(unit_choice.scale / choice.scale)
+            choice = unit_choice
         net, noise_std = choice.net, choice.noise_std
         noise_stds = np.full(rows.y.shape[1], noise_std)
         self.stretch_, self.row_noise_ = 1.0, None
-        if not self._noise.constant:  # a sigmoid reaches at most 1: the targets' own variance
-            self.y_scaler_ = Scaler.of("y", rows.y, sample_weight=rows.weight)
-        elif self._can_check(net, rows.y):
+        if self._can_check(net, rows.y):
             again: dict[str, Any] = {"law": self._posterior(), "jitter": JITTER}
             unseen = self._unseen_blocks(choice, *rows, **again)
             noise_std, noise_stds = self._checked(choice, rows, check_noise, unseen)
@@ -305,7 +317,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
                 again |= {"stretch": self.stretch_, **options}
                 factor = self._overconfidence(choice, *rows, **again)
                 self.stretch_, noise_stds = factor * self.stretch_, factor * noise_stds
-        self.noise_std_ = noise_stds * self.y_scaler_.std if self._noise.constant else None
+        self.noise_std_ = noise_stds * self.y_scaler_.std
         in_net_units = rows._replace(y=self.y_scaler_.apply("y", rows.y))
         # The scales are an optimum beside the σ they were learned with, which noise of rows is not.
         beside = noise_std if self.row_noise_ is None else choice.noise_std
@@ -389,11 +401,12 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         return overfits and isinstance(self.trainer, Descent | None)
 
     def _mixture(self, x: NDArray[Any]) -> Mixture:
-        """The members' normals, with the calibrated noise unless it is learned."""
+        """The members' normals, with the calibrated noise."""
         mixture = self._stretched(self.ensemble_.predict(x))
-        if self.noise_std_ is None:
-            return mixture
-        return replace(mixture, noise_vars=self._noise_var(x))
+        noise_var = self._noise_var(x)
+        if not self._noise.constant:
+            noise_var = noise_var * mixture.noise_vars / self.ensemble_.learner.noise_std**2
+        return replace(mixture, noise_vars=noise_var)
 
     def _stretched(self, mixture: Mixture) -> Mixture:
         """Members further from their mean, as a prior on a larger scale has them."""

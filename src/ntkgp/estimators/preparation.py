@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
@@ -115,6 +116,24 @@ def choose(
         return _scaled(net, x, y, law, seed, noise_std, sample_weight)
 
     return max(in_threads(choice, nets), key=lambda choice: choice.log_marginal_likelihood)
+
+
+def with_unit_prior(choice: Choice, x: NDArray[Any], law: Law) -> Choice:
+    """The choice in units in which the prior's function has variance 1, on average over rows x.
+
+    Only a table's kernel says so at once: other networks stay as they are.
+    """
+    net = choice.net
+    if not has_table_kernel(net):
+        return choice
+    few = jnp.asarray(x[:: len(x) // PRIOR_ROWS + 1])
+    variances = net.kernel_diagonal(few)[law.trained == "ntk"]
+    unit = float(np.sqrt(np.mean(variances)))
+    return choice._replace(
+        net=net.with_output_scale(1 / unit),
+        noise_std=choice.noise_std / unit,
+        scale=choice.scale * unit,
+    )
 
 
 def has_table_kernel(net: Network) -> TypeGuard[LayeredNetwork]:

@@ -82,12 +82,14 @@ def best_noise_std(
         y: their targets (n, c).
         expected: σ as it is believed to be before, if it is: log σ is normal around its logarithm,
             with standard deviation `NOISE_SPREAD`. A handful of rows may not make σ vanish.
-        relative_var: r, the noise variance of each row over σ², (n,) or one for all.
+        relative_var: r, the noise variance of each row over σ², (n, c), (n,), or one for all.
     """
-    squares, epistemic = (y - predicted.mean) ** 2, predicted.epistemic_var
-    columns = zip(squares.T, np.broadcast_to(epistemic, y.shape).T, strict=True)
     relative = np.asarray(relative_var)
-    return np.array([_best_noise(*column, relative, expected) for column in columns])
+    relative = relative[:, None] if relative.ndim == 1 else relative
+    parts = ((y - predicted.mean) ** 2, predicted.epistemic_var, relative)
+    squares, epistemic, relative = (np.broadcast_to(part, y.shape).T for part in parts)
+    columns = zip(squares, epistemic, relative, strict=True)
+    return np.array([_best_noise(*column, expected) for column in columns])
 
 
 def _best_noise(
