@@ -125,8 +125,8 @@ def rounding_bounds(name, unit_roundoff):
     # At each stage between two layers: the roundings of the one before and of the one after.
     stages = np.add([net.input_shape[-1] + 3, *counts], [*counts, 0])
     x = jnp.asarray(np.concatenate([x1, x2]))
-    var = net._input_variance(x)
-    nngp = net._input_covariance(x, x)
+    var = net.input_variance(x)
+    nngp = net.input_covariance(x, x)
     k = Kernels(nngp, jnp.zeros_like(nngp), var[:, None], var[None])
 
     def rest(k, start):

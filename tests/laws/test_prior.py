@@ -8,7 +8,7 @@ from scipy import stats
 import ntkgp
 from helpers import without_kernel
 from ntkgp.kernels.gradients import _block_gradient, kernel_gradient
-from ntkgp.kernels.matrices import _block
+from ntkgp.kernels.matrices import _block_at_once
 from ntkgp.laws.hyperparameters import PRIORS, Hyperparameters, LogNormal
 from ntkgp.laws.objectives import OBJECTIVES
 from ntkgp.laws.prior import Sample, Search
@@ -223,7 +223,7 @@ def test_other_scales_compile_nothing():
     def learn(**scales):
         net = ntkgp.mlp(3, **scales)
         ntkgp.fit_prior(net, *table(net), restarts=0, max_steps=2)
-        return _block._cache_size(), _block_gradient._cache_size()
+        return _block_at_once._cache_size(), _block_gradient._cache_size()
 
     compiled = learn(w_std=1.1, b_std=0.7)
     assert learn(w_std=1.2, b_std=0.8) == compiled

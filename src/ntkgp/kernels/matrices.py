@@ -18,12 +18,16 @@ from ntkgp.core.arrays import check_inputs, padded_length, precision
 from ntkgp.core.compilation import before_compiling
 from ntkgp.core.memory import require_kernel
 from ntkgp.core.typing import Metric
+from ntkgp.kernels.stages import Images, OwnKernels, has_stages, own_kernels, pair_kernels
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 
 BLOCK_BYTES = 256 * 2**20
 """Working memory of one block beyond inputs and result, estimated from its largest covariance."""
 
 _BUFFERS = 24  # arrays of a block's size that XLA keeps at once, padding of convolutions included
+_SMALLER_STAGES = (
+    4  # times smaller blocks for programs of one layer: what is between two stays in cache
+)
 _TILE = 128
 _FEW_TILES = 8  # threads take longer to start than to mirror so many
 _FEW = 1024  # up to so many rows, compiling another size costs more than computing padding
@@ -37,6 +41,7 @@ class KernelMatrices(NamedTuple):
 
 
 Which = Literal["nngp", "ntk"]
+KINDS: tuple[Which, ...] = ("nngp", "ntk")
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["net"], meta_fields=["which", "metric"])
@@ -170,6 +175,14 @@ def _rectangular(
     return out
 
 
+def _prepared(wanted: Wanted, x: NDArray[Any], block_bytes: int = BLOCK_BYTES) -> Any:
+    """Inputs with what every pair of them needs, if there is such a thing."""
+    if not has_stages(wanted.net):
+        return x
+    parts = [own.variances for _, own in _own_stages(wanted, x, block_bytes)]
+    return Images(x, tuple(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
 def fill_rectangle(
     out: list[NDArray[Any]],
     wanted: Wanted,
@@ -178,12 +191,13 @@ def fill_rectangle(
     sides: tuple[int, int],
 ) -> None:
     """Write the kernels between x1 and x2 into existing arrays, block by block."""
+    first, second = _prepared(wanted, x1), _prepared(wanted, x2)
     _fill(
         out,
         (
             (rows, columns, _block(wanted, x_rows, x_columns))
-            for rows, x_rows in blocks(x1, sides[0])
-            for columns, x_columns in blocks(x2, sides[1])
+            for rows, x_rows in blocks(first, sides[0])
+            for columns, x_columns in blocks(second, sides[1])
         ),
     )
 
@@ -191,12 +205,13 @@ def fill_rectangle(
 def _symmetric(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArray[Any]]:
     out = [np.empty((len(x), len(x)), x.dtype) for _ in wanted.which]
     side = block_side(wanted.net, x.dtype, len(x), block_bytes)
+    inputs = _prepared(wanted, x, block_bytes)
     _fill(
         out,
         (
             (rows, columns, _block(wanted, x_rows, x_columns))
-            for rows, x_rows in blocks(x, side)
-            for columns, x_columns in blocks(x, side, first=rows.start)
+            for rows, x_rows in blocks(inputs, side)
+            for columns, x_columns in blocks(inputs, side, first=rows.start)
         ),
     )
     for matrix, diagonal in zip(out, _diagonal(wanted, x, block_bytes), strict=True):
@@ -226,8 +241,7 @@ def _mirror(matrix: NDArray[Any]) -> None:
 
 def _diagonal(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArray[Any]]:
     out = [np.empty(len(x), x.dtype) for _ in wanted.which]
-    for rows, x_rows in blocks(x, _diagonal_rows(wanted.net, x.dtype, block_bytes, len(x))):
-        values = _diagonal_block(wanted, x_rows)
+    for rows, values in _diagonal_blocks(wanted, x, block_bytes):
         for vector, own in zip(out, values, strict=True):
             part = np.asarray(own)[: rows.stop - rows.start]
             _check_finite(part)
@@ -235,16 +249,44 @@ def _diagonal(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArray
     return out
 
 
+def _diagonal_blocks(
+    wanted: Wanted, x: NDArray[Any], block_bytes: int
+) -> Iterator[tuple[slice, list[Any]]]:
+    if has_stages(wanted.net):
+        for rows, own in _own_stages(wanted, x, block_bytes):
+            yield rows, [getattr(own, name) for name in wanted.which]
+        return
+    for rows, x_rows in blocks(x, _diagonal_rows(wanted.net, x.dtype, block_bytes, len(x))):
+        yield rows, _diagonal_block(wanted, x_rows)
+
+
+def _block(wanted: Wanted, x1: Any, x2: Any) -> list[Array]:
+    """The kernels between inputs that are prepared."""
+    if not isinstance(x1, Images):
+        return _block_at_once(wanted, x1, x2)
+    k = dict(zip(KINDS, pair_kernels(wanted.net, wanted.metric, x1, x2), strict=True))
+    return [k[name] for name in wanted.which]
+
+
 @jax.jit
-def _block(wanted: Wanted, x1: Array, x2: Array) -> list[Array]:
+def _block_at_once(wanted: Wanted, x1: Array, x2: Array) -> list[Array]:
     k = wanted.net.kernel(x1, x2, wanted.metric)
     return [getattr(k, name) for name in wanted.which]
 
 
 @jax.jit
 def _diagonal_block(wanted: Wanted, x: Array) -> list[Array]:
-    k = dict(zip(("nngp", "ntk"), wanted.net.kernel_diagonal(x, wanted.metric), strict=True))
+    k = dict(zip(KINDS, wanted.net.kernel_diagonal(x, wanted.metric), strict=True))
     return [k[name] for name in wanted.which]
+
+
+def _own_stages(
+    wanted: Wanted, x: NDArray[Any], block_bytes: int
+) -> Iterator[tuple[slice, OwnKernels]]:
+    """Kernels and variances of each input with itself, block by block."""
+    for rows, x_rows in blocks(x, _diagonal_rows(wanted.net, x.dtype, block_bytes, len(x))):
+        own = own_kernels(wanted.net, wanted.metric, x_rows)
+        yield rows, jax.tree.map(lambda a, n=rows.stop - rows.start: np.asarray(a)[:n], own)
 
 
 def _fill(out: list[NDArray[Any]], pieces: Iterable[tuple[slice, slice, list[Array]]]) -> None:
@@ -275,7 +317,9 @@ def block_side(
     block has at least one row, even where that is too much.
     """
     item = np.dtype(dtype).itemsize
-    by_covariances = (block_bytes / 2 / (_BUFFERS * net.entries_per_pair() * item)) ** 0.5
+    smaller = _SMALLER_STAGES if has_stages(net) else 1
+    pairs = block_bytes / 2 / (smaller * _BUFFERS * net.entries_per_pair() * item)
+    by_covariances = pairs**0.5
     by_inputs = block_bytes / 4 / (prod(net.input_shape) * item)
     most = max(1, int(min(by_covariances, by_inputs)))
     if n <= _FEW and padded_length(n) <= most:
@@ -290,9 +334,14 @@ def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, long
     return max(1, min(longest, block_bytes // (entries * np.dtype(dtype).itemsize)))
 
 
-def blocks(x: NDArray[Any], side: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Slices of x, the last padded to the length of the others: one compiled program serves all."""
-    for start in range(first, len(x), side):
-        rows = slice(start, min(start + side, len(x)))
-        missing = side - (rows.stop - start)
-        yield rows, np.concatenate([x[rows], x[[-1] * missing]]) if missing else x[rows]
+def blocks(x: Any, side: int, first: int = 0) -> Iterator[tuple[slice, Any]]:
+    """Slices of an array, or of several of one length; the last is padded to the length of the others.
+
+    So one compiled program serves all.
+    """
+    n = len(jax.tree.leaves(x)[0])
+    for start in range(first, n, side):
+        rows = slice(start, min(start + side, n))
+        taken = np.minimum(np.arange(start, start + side), n - 1)
+        whole = rows.stop - start == side
+        yield rows, jax.tree.map(lambda a, which=rows if whole else taken: a[which], x)

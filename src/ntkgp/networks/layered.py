@@ -17,6 +17,9 @@ from ntkgp.networks.given import check_given
 from ntkgp.networks.layers import Dense, Layer, Serial
 from ntkgp.networks.protocol import Network
 
+_FEW_CHANNELS = 4
+"""Up to so many, outer products of pixels are quicker summed than as a product of matrices."""
+
 
 class ReadoutParams(NamedTuple):
     """θ = (θ^{≤L}, θ^{L+1})."""
@@ -177,13 +180,13 @@ class LayeredNetwork:
 
         Pure JAX, all at once; `ntkgp.kernels` evaluates it in blocks of bounded memory.
         """
-        nngp = self._input_covariance(x1, x2)
+        nngp = self.input_covariance(x1, x2)
         return self._propagate(
             Kernels(
                 nngp,
                 jnp.zeros_like(nngp),
-                var1=self._input_variance(x1)[:, None],
-                var2=self._input_variance(x2)[None],
+                var1=self.input_variance(x1)[:, None],
+                var2=self.input_variance(x2)[None],
             ),
             metric,
         )
@@ -194,7 +197,7 @@ class LayeredNetwork:
         """𝒦(x, x) and Θ(x, x) for each x alone, with no n x n array."""
 
         def one(point: Array) -> tuple[Array, Array]:
-            cov = self._input_variance(point[None])[None]
+            cov = self.input_variance(point[None])[None]
             k = self._propagate(Kernels(cov, jnp.zeros_like(cov), cov, cov), metric)
             return k.nngp[0, 0], k.ntk[0, 0]
 
@@ -213,11 +216,11 @@ class LayeredNetwork:
     def _all_pairs(self) -> bool:
         return self.body.all_pairs(False)
 
-    def _input_covariance(self, x1: Array, x2: Array) -> Array:
+    def input_covariance(self, x1: Array, x2: Array) -> Array:
         """⟨x1, x2⟩ / channels of each pair of inputs, (n1, n2, *positions)."""
         return self._mean_product("a{p}c,b{q}c->ab{pq}", x1, x2)
 
-    def _input_variance(self, x: Array) -> Array:
+    def input_variance(self, x: Array) -> Array:
         """⟨x, x⟩ / channels of each input with itself, (n, *positions)."""
         return self._mean_product("a{p}c,a{q}c->a{pq}", x, x)
 
@@ -226,7 +229,12 @@ class LayeredNetwork:
         q, pq = ("uv", "hwuv") if self._all_pairs else (p, p)
         subscripts = subscripts.format(p=p, q=q, pq=pq)
         x1, x2 = self._scaled(x1), self._scaled(x2)
-        return jnp.einsum(subscripts, x1, x2, precision="highest") / self.input_shape[-1]
+        channels = self.input_shape[-1]
+        if self._all_pairs and channels <= _FEW_CHANNELS:
+            one_channel = subscripts.replace("c", "")
+            products = (jnp.einsum(one_channel, x1[..., i], x2[..., i]) for i in range(channels))
+            return sum(products, start=jnp.zeros((), x1.dtype)) / channels
+        return jnp.einsum(subscripts, x1, x2, precision="highest") / channels
 
     def entries_per_pair(self) -> int:
         """The most numbers that one pair of inputs needs in any layer's covariance."""

@@ -37,11 +37,16 @@ class Activation(Layer):
         left1, right1 = variances(k.var1)
         left2, right2 = variances(k.var2)
         return Kernels(
-            nngp=self.dual(k.nngp, left1, right2),
-            ntk=k.ntk * self.dual_derivative(k.nngp, left1, right2),
+            *self.pair_kernels(k.nngp, k.ntk, left1, right2),
             var1=self.dual(k.var1, left1, right1),
             var2=self.dual(k.var2, left2, right2),
         )
+
+    def pair_kernels(
+        self, nngp: Array, ntk: Array, var1: Array, var2: Array
+    ) -> tuple[Array, Array]:
+        """𝒦' and Θ', given the variances of the first and of the second of each pair."""
+        return self.dual(nngp, var1, var2), ntk * self.dual_derivative(nngp, var1, var2)
 
     def gaussian(self, incoming: bool) -> bool:
         if not incoming:
