@@ -369,13 +369,17 @@ def test_cifar_ends_in_the_figures_of_both_target_scales(monkeypatch, tmp_path):
     monkeypatch.setattr(cifar, "load", fake_cifar)
     small = {"members": 1, "repeats": 1, "epochs": 1, "max_train": 30, "max_test": 12}
     config = replace(
-        EXPERIMENTS["cifar"].presets["laptop"], **small, depth=5, channels=2, crop_pad=4
+        EXPERIMENTS["cifar"].presets["laptop"], **small, depth=5, channels=2, crop_pad=4, max_law=20
     )
     config = replace(config, optimizer="sgd", methods=("ntkgp-fn",))
     contents = run_quietly("cifar", config, tmp_path)
     ensembles = [run for run in contents["runs"] if run["kind"] == "ensemble"]
     assert [run["scale"] for run in ensembles] == ["matched", "fixed"]
     assert ensembles[0]["kappa"] > 1.2 * ensembles[1]["kappa"]  # 2Θ at the start, and Θ
+    (law,) = (run for run in contents["runs"] if run["kind"] == "law")
+    assert law["training_images"] == 20
+    assert law["residual"] < 1e-3
+    assert 0.5 < law["by_size"][0]["error"] <= 1  # labels are drawn at random
     section = EXPERIMENTS["cifar"].report(contents)
     assert [drawing.name for drawing in section.drawings] == [
         "",

@@ -93,6 +93,10 @@ class ImagesConfig:
     """The most training and validation images, drawn at random."""
     max_test: int = 1_000_000
     """The most test images, and images from elsewhere: the first ones."""
+    max_law: int = 1_000_000
+    """The most training images of the exact law, the first of the split."""
+    law_dtype: ClassVar[Any] = np.float64
+    """The precision of the exact law."""
     may_be_zero: ClassVar[tuple[str, ...]] = ("weight_decay", "b_std")
     """Fields; other numbers must be above 0."""
 
@@ -107,6 +111,10 @@ class ImagesConfig:
 
     @abstractmethod
     def network(self, w_var: float) -> LayeredNetwork: ...
+
+    def law_network(self, w_var: float) -> LayeredNetwork:
+        """The network of the exact law."""
+        return self.network(w_var)
 
     @abstractmethod
     def trainer(self, n: int, black: float) -> Trainer:
@@ -257,11 +265,11 @@ def ensemble_record(config: ImagesConfig, task: Task, mark: Mark, given: Given) 
 
 
 def law_record(config: ImagesConfig, task: Task, given: Given, solver: Solver) -> Record:
-    """The exact NTKGP on the whole training split, at σ_W² = 2 and the base value of κ (Appendix I.3)."""
-    net = config.network(2.0)
-    x = task.train.x.astype(np.float64)
+    """The exact NTKGP on the training split, at σ_W² = 2 and the base value of κ (Appendix I.3)."""
+    net, few = config.law_network(2.0), task.train.take(slice(config.max_law))
+    x = few.x.astype(config.law_dtype)
     kappa = target_scale(second_moment_of_law(net, LAWS["ntkgp"], x), CLASSES)
-    targets = one_hot(task.train.y, CLASSES, kappa)
+    targets = one_hot(few.y, CLASSES, kappa)
     seconds = {}
     started = time.perf_counter()
     law = condition(
@@ -276,7 +284,7 @@ def law_record(config: ImagesConfig, task: Task, given: Given, solver: Solver) -
         ("outside", task.outside, 100),
     ):
         started = time.perf_counter()
-        predicted = law.predict(images.astype(np.float64), progress=given.progress)
+        predicted = law.predict(images.astype(config.law_dtype), progress=given.progress)
         seconds[part] = time.perf_counter() - started
         noise = rng.standard_normal((n_samples, *predicted.mean.shape))
         logits.append(predicted.mean + np.sqrt(predicted.epistemic_var) * noise)
@@ -343,6 +351,6 @@ on_images = partial(
         "confidence_thresholds": lambda config: rounded(np.arange(101) / 100),
         "entropy_edges": lambda config: rounded(np.linspace(0, np.log(CLASSES), 41)),
     },
-    may_grow=("methods", "repeats", "analytic"),
+    may_grow=("methods", "repeats", "analytic", "max_law"),
 )
 """An experiment on images, when given its name, title, presets, data and report."""
