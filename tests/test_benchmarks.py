@@ -24,6 +24,7 @@ RATIOS = {
     "exact_mnist": "their ratio",
     "first_fit": "first / again",
     "growth": "seconds, conditioning",
+    "conv_kernel": "seconds / ours",
     "kernel": "seconds / ours",
     "labels": "nll / best peer's",
     "larger_than_memory": "seconds",

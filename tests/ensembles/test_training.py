@@ -21,7 +21,7 @@ from helpers import (
     mean_z,
 )
 from ntkgp import METHODS, Descent, GaussNewton, LearnedNoise, adapters, fit
-from ntkgp.core.threads import in_threads
+from ntkgp.core.threads import cores, in_threads
 from ntkgp.ensembles import forecast, training
 from ntkgp.ensembles.losses import offsets
 from ntkgp.ensembles.member import Baselearner, Member, member_keys
@@ -376,6 +376,8 @@ def test_plans_suit_network_and_device():
     dense, conv = ntkgp.mlp(2), ntkgp.myrtle((8, 8, 1), depth=5, channels=2)
     assert choose_plan(dense, 1).name == "together"
     assert choose_plan(conv, 10).name == "one by one"
+    assert choose_plan(conv, 10).at_once == choose_plan(conv, 10).threads == min(cores(), 10)
+    assert choose_plan(conv, 10, at_once=1).threads == choose_plan(conv, 1).threads == 1
     assert choose_plan(conv, 10, "together").at_once == 10
     assert choose_plan(conv, 10).scans
     assert not choose_plan(plainly_convolving(), 10).scans
@@ -495,7 +497,7 @@ def test_what_does_not_suit_gauss_newton_is_trained_by_adam(capsys):
 
 @pytest.mark.slow
 def test_the_plan_is_told_to_those_who_ask_for_progress(capsys):
-    fit(ntkgp.mlp(1, width=8), X, Y, members=2, progress=True)
+    fit(ntkgp.mlp(1, width=8), X, Y, members=2, progress=True, plan="together")
     assert "2 at once, together" in capsys.readouterr().err
 
 

@@ -149,12 +149,17 @@ def choose_plan(
     group = min(n_members, at_once or n_members)
     if name == "auto":
         name, reason = _suited(net, group)
-    group = 1 if name == "one by one" else group
     devices = min(jax.local_device_count(), group) if name == "sharded" else 1
-    threads = min(cores(), group) if name == "threads" else 1
+    threads = min(cores(), group) if name == "threads" or _one_for_each_core(name, net) else 1
+    group = threads if name == "one by one" else group
     if at_once is not None:
         group -= group % devices  # a group that is filled up would be larger than allowed
     return Plan(name, int(group), reason, devices, threads, loops_well(net))  # type: ignore[arg-type]
+
+
+def _one_for_each_core(name: str, net: Network) -> bool:
+    """Whether one by one means one on each core: two programs use two cores better than one does."""
+    return name == "one by one" and jax.default_backend() == "cpu" and not _may_hang(net)  # type: ignore[arg-type]
 
 
 def _suited(net: Network, at_once: int) -> tuple[str, str]:

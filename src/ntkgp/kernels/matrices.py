@@ -317,9 +317,7 @@ def block_side(
     block has at least one row, even where that is too much.
     """
     item = np.dtype(dtype).itemsize
-    smaller = _SMALLER_STAGES if has_stages(net) else 1
-    pairs = block_bytes / 2 / (smaller * _BUFFERS * net.entries_per_pair() * item)
-    by_covariances = pairs**0.5
+    by_covariances = (block_bytes / 2 / (_numbers_per_pair(net) * item)) ** 0.5
     by_inputs = block_bytes / 4 / (prod(net.input_shape) * item)
     most = max(1, int(min(by_covariances, by_inputs)))
     if n <= _FEW and padded_length(n) <= most:
@@ -327,9 +325,14 @@ def block_side(
     return ceil(n / ceil(n / most))
 
 
+def _numbers_per_pair(net: LayeredNetwork) -> int:
+    """What a pair of inputs takes of a block's memory."""
+    return _BUFFERS * net.entries_per_pair() * (_SMALLER_STAGES if has_stages(net) else 1)
+
+
 def _diagonal_rows(net: LayeredNetwork, dtype: DTypeLike, block_bytes: int, longest: int) -> int:
     """Rows whose own covariances and inputs fit into block_bytes, at least one."""
-    entries = _BUFFERS * net.entries_per_pair() + prod(net.input_shape)
+    entries = _numbers_per_pair(net) + prod(net.input_shape)
     longest = padded_length(longest) if longest <= _FEW else longest
     return max(1, min(longest, block_bytes // (entries * np.dtype(dtype).itemsize)))
 
