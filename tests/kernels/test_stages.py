@@ -93,8 +93,13 @@ def test_other_networks_have_no_stages():
     class OwnConv(Conv):
         """May have a rule of its own."""
 
-    own = ntkgp.LayeredNetwork((4, 4, 2), [OwnConv(2), Relu(), GlobalAvgPool()], Dense(1))
-    assert not any(map(stages.has_stages, (ntkgp.mlp(3), residual, own)))
+    class OwnRelu(Relu):
+        def kernel(self, k, in_shape, metric):
+            return super().kernel(k, in_shape, metric)
+
+    conv = ntkgp.LayeredNetwork((4, 4, 2), [OwnConv(2), Relu(), GlobalAvgPool()], Dense(1))
+    relu = ntkgp.LayeredNetwork((4, 4, 2), [CONV, OwnRelu(), GlobalAvgPool()], Dense(1))
+    assert not any(map(stages.has_stages, (ntkgp.mlp(3), residual, conv, relu)))
 
 
 @pytest.mark.parametrize("name", ["myrtle", "flatten"])

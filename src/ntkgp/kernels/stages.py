@@ -47,8 +47,13 @@ class OwnKernels(NamedTuple):
 def has_stages(net: LayeredNetwork) -> bool:
     """Whether it has convolutions, among layers that this module knows."""
     layers = net.body.layers
-    known = all(type(layer) in _LINEAR or isinstance(layer, Activation) for layer in layers)
+    known = all(type(layer) in _LINEAR or _by_expectations(layer) for layer in layers)
     return known and any(isinstance(layer, Conv) for layer in layers)
+
+
+def _by_expectations(layer: Layer) -> bool:
+    """Whether it is an activation without a kernel rule of its own."""
+    return isinstance(layer, Activation) and type(layer).kernel is Activation.kernel
 
 
 def own_kernels(net: LayeredNetwork, metric: Metric, x: NDArray[Any]) -> OwnKernels:
