@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ntkgp.data import load
 from ntkgp.ensembles.trainers import Descent, RandomCropsAndFlips, Trainer
 from ntkgp.experiments.checks import check_known
@@ -42,7 +40,6 @@ class CifarConfig(ImagesConfig):
     last_rate: float = 0.0002
     crop_pad: int = 4
     """The most pixels by which random crops move an image; 0 for neither crops nor flips."""
-    law_dtype = np.float32
     may_be_zero = (*ImagesConfig.may_be_zero, "warmup_epochs", "crop_pad")
 
     def __post_init__(self) -> None:
@@ -132,6 +129,6 @@ CIFAR = on_images(
         "mean Θ for it.",
         "The learning rate rises with every step of its first epochs.",
         "Random crops move an image by up to 4 pixels.",
-        "The exact law is that of the convolutions without pooling, flattened, in single precision.",
+        "The exact law is that of the convolutions without pooling, flattened.",
     ),
 )

@@ -95,8 +95,6 @@ class ImagesConfig:
     """The most test images, and images from elsewhere: the first ones."""
     max_law: int = 1_000_000
     """The most training images of the exact law, the first of the split."""
-    law_dtype: ClassVar[Any] = np.float64
-    """The precision of the exact law."""
     may_be_zero: ClassVar[tuple[str, ...]] = ("weight_decay", "b_std")
     """Fields; other numbers must be above 0."""
 
@@ -267,7 +265,7 @@ def ensemble_record(config: ImagesConfig, task: Task, mark: Mark, given: Given) 
 def law_record(config: ImagesConfig, task: Task, given: Given, solver: Solver) -> Record:
     """The exact NTKGP on the training split, at σ_W² = 2 and the base value of κ (Appendix I.3)."""
     net, few = config.law_network(2.0), task.train.take(slice(config.max_law))
-    x = few.x.astype(config.law_dtype)
+    x = few.x.astype(np.float64)
     kappa = target_scale(second_moment_of_law(net, LAWS["ntkgp"], x), CLASSES)
     targets = one_hot(few.y, CLASSES, kappa)
     seconds = {}
@@ -284,7 +282,7 @@ def law_record(config: ImagesConfig, task: Task, given: Given, solver: Solver) -
         ("outside", task.outside, 100),
     ):
         started = time.perf_counter()
-        predicted = law.predict(images.astype(config.law_dtype), progress=given.progress)
+        predicted = law.predict(images.astype(np.float64), progress=given.progress)
         seconds[part] = time.perf_counter() - started
         noise = rng.standard_normal((n_samples, *predicted.mean.shape))
         logits.append(predicted.mean + np.sqrt(predicted.epistemic_var) * noise)
