@@ -70,6 +70,12 @@ def test_a_limit_of_learned_noise_below_its_level_is_refused(most):
         LearnedNoise(most)
 
 
+def test_noise_around_no_level_is_refused():
+    x = np.linspace(-1, 1, 5)[:, None]
+    with pytest.raises(ValueError, match="noise_std must be > 0"):
+        ntkgp.fit(ntkgp.mlp(1, 2, width=4), x, x, noise=LearnedNoise(most=2.0), noise_std=0.0)
+
+
 def gradient(loss):
     return np.split(jax.grad(lambda outputs: jnp.sum(loss(outputs)))(OUTPUTS), 2, axis=1)
 

@@ -22,7 +22,7 @@ from helpers import (
 )
 from ntkgp import METHODS, Descent, GaussNewton, LearnedNoise, adapters, fit
 from ntkgp.core.threads import cores, in_threads
-from ntkgp.ensembles import forecast, training
+from ntkgp.ensembles import forecast, plans, training
 from ntkgp.ensembles.losses import offsets
 from ntkgp.ensembles.member import Baselearner, Member, member_keys
 from ntkgp.ensembles.plans import choose_plan
@@ -384,6 +384,26 @@ def test_plans_suit_network_and_device():
     assert choose_plan(dense, 10, at_once=4).at_once == 4
     with pytest.raises(ValueError, match="one by one"):
         choose_plan(dense, 10, "all")
+
+
+def test_what_is_no_training_runs_one_member_at_a_time(monkeypatch):
+    """A program of all members of a group would grow with the number of cores."""
+    monkeypatch.setenv("NPROC", "3")
+    plan = choose_plan(ntkgp.myrtle((4, 4, 1), depth=5, channels=2), 4)
+    sizes, original = [], plans._run_group
+
+    def spy(f, plan, group, shared):
+        sizes.append(len(group))
+        return original(f, plan, group, shared)
+
+    monkeypatch.setattr(plans, "_run_group", spy)
+    doubled = plan.over_members(_doubled, jnp.arange(4.0), None)
+    np.testing.assert_array_equal(doubled, 2 * np.arange(4.0))
+    assert (plan.at_once, sizes) == (3, [1, 1, 1, 1])
+
+
+def _doubled(own, shared):
+    return 2 * own
 
 
 def solving():

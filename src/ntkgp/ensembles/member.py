@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ntkgp.core.storage import fields_of, storable
 from ntkgp.core.typing import Params
 from ntkgp.ensembles.methods import Method
-from ntkgp.ensembles.noise import ConstantNoise, Noise
+from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise, Noise
 from ntkgp.networks.given import for_file
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network, squared_norm
@@ -88,6 +88,10 @@ class Baselearner:
                 "noise_std must be > 0 for methods that regularise towards zero (rp-fn, ntkgp-fn): "
                 "without noise there is no regulariser, and their start is no draw from the prior. "
                 "Use rp-param or ntkgp-param for noise-free data, or a small value such as 1e-3."
+            )
+        if isinstance(self.noise, LearnedNoise) and self.noise.most and self.noise_std == 0:
+            raise ValueError(
+                f"noise_std must be > 0 for {self.noise!r}, which learns σ(x) around it."
             )
         if self.weight_decay < 0 or (self.weight_decay and not self.method.takes_weight_decay):
             raise ValueError(

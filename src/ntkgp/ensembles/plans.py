@@ -5,7 +5,7 @@ Results do not depend on the plan, up to rounding.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -111,8 +111,9 @@ class Plan:
 
         f must be defined at module level, so that its program is found again.
         """
-        groups = self.groups(stacked)
-        return self.join([_run_group(f, self, group, shared) for group in groups], _count(stacked))
+        plan = replace(self, at_once=1, threads=1) if self.name == "one by one" else self
+        groups = plan.groups(stacked)
+        return plan.join([_run_group(f, plan, group, shared) for group in groups], _count(stacked))
 
     def _mesh(self) -> Mesh:
         return Mesh(np.array(jax.local_devices()[: self.devices]), ("members",))

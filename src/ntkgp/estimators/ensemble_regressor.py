@@ -403,9 +403,9 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     def _mixture(self, x: NDArray[Any]) -> Mixture:
         """The members' normals, with the calibrated noise."""
         mixture = self._stretched(self.ensemble_.predict(x))
-        noise_var = self._noise_var(x)
-        if not self._noise.constant:
-            noise_var = noise_var * mixture.noise_vars / self.ensemble_.learner.noise_std**2
+        noise_var, learner = self._noise_var(x), self.ensemble_.learner
+        if not learner.noise.constant:
+            noise_var = noise_var * mixture.noise_vars / learner.noise_std**2
         return replace(mixture, noise_vars=noise_var)
 
     def _stretched(self, mixture: Mixture) -> Mixture:

@@ -171,11 +171,11 @@ def _rectangular(
 ) -> list[NDArray[Any]]:
     out = [np.empty((len(x1), len(x2)), x1.dtype) for _ in wanted.which]
     side1, side2 = (block_side(wanted.net, x1.dtype, len(x), block_bytes) for x in (x1, x2))
-    fill_rectangle(out, wanted, x1, x2, (side1, side2))
+    fill_rectangle(out, wanted, x1, x2, (side1, side2), block_bytes)
     return out
 
 
-def _prepared(wanted: Wanted, x: NDArray[Any], block_bytes: int = BLOCK_BYTES) -> Any:
+def _prepared(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> Any:
     """Inputs with what every pair of them needs, if there is such a thing."""
     if not has_stages(wanted.net):
         return x
@@ -189,9 +189,10 @@ def fill_rectangle(
     x1: NDArray[Any],
     x2: NDArray[Any],
     sides: tuple[int, int],
+    block_bytes: int = BLOCK_BYTES,
 ) -> None:
     """Write the kernels between x1 and x2 into existing arrays, block by block."""
-    first, second = _prepared(wanted, x1), _prepared(wanted, x2)
+    first, second = (_prepared(wanted, x, block_bytes) for x in (x1, x2))
     _fill(
         out,
         (

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
+from operator import add
 from typing import Any, NamedTuple
 
 import jax
@@ -232,8 +234,11 @@ class LayeredNetwork:
         channels = self.input_shape[-1]
         if self._all_pairs and channels <= _FEW_CHANNELS:
             one_channel = subscripts.replace("c", "")
-            products = (jnp.einsum(one_channel, x1[..., i], x2[..., i]) for i in range(channels))
-            return sum(products, start=jnp.zeros((), x1.dtype)) / channels
+            products = (
+                jnp.einsum(one_channel, x1[..., i], x2[..., i], precision="highest")
+                for i in range(channels)
+            )
+            return reduce(add, products) / channels
         return jnp.einsum(subscripts, x1, x2, precision="highest") / channels
 
     def entries_per_pair(self) -> int:

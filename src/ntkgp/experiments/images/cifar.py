@@ -62,7 +62,7 @@ class CifarConfig(ImagesConfig):
         )
 
     def law_network(self, w_var: float) -> LayeredNetwork:
-        """The same convolutions without pooling, which makes the kernel a thousand times as much work."""
+        """The same convolutions without pooling, with which the kernel takes hundreds of times as long."""
         net = self.network(w_var)
         pooling = (AvgPool, GlobalAvgPool)
         kept = [layer for layer in net.body.layers if not isinstance(layer, pooling)]

@@ -135,7 +135,18 @@ def marks(config: ImagesConfig, data: Stored) -> Iterator[Mark]:
         for scale, method in itertools.product(config.target_scales, config.methods):
             yield {"kind": "ensemble", "method": method, "scale": scale, "repeat": repeat}
     if config.analytic:
-        yield {"kind": "law", "method": "ntkgp", "scale": "matched"}
+        law = {"kind": "law", "method": "ntkgp", "scale": "matched"}
+        yield law | {"training_images": law_images(config, len(data[0].x))}
+
+
+def law_images(config: ImagesConfig, stored: int) -> int:
+    """How many training images the exact law has."""
+    n = min(stored, config.max_train)
+    return min(n - held_out_images(config, n), config.max_law)
+
+
+def held_out_images(config: ImagesConfig, n: int) -> int:
+    return max(1, round(config.validation_fraction * n))
 
 
 def record(
@@ -160,7 +171,7 @@ def make_task(config: ImagesConfig, stored: Stored, seed: int) -> Task:
     """A split into training and validation, standardised."""
     train, test, outside = stored
     order = np.random.default_rng(seed).permutation(len(train.x))[: config.max_train]
-    n_held_out = max(1, round(config.validation_fraction * len(order)))
+    n_held_out = held_out_images(config, len(order))
     inside, held_out = train.take(order[n_held_out:]), train.take(order[:n_held_out])
     scaler = Scaler.of("the images", inside.x, by_column=False)
 
@@ -288,7 +299,6 @@ def law_record(config: ImagesConfig, task: Task, given: Given, solver: Solver) -
         logits.append(predicted.mean + np.sqrt(predicted.epistemic_var) * noise)
     return {
         "kappa": kappa,
-        "training_images": len(x),
         "stage_seconds": {name: round(value, 1) for name, value in seconds.items()},
         "peak_bytes": peak_bytes(),
         "residual": residual(law),
