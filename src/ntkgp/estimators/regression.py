@@ -47,7 +47,8 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     """Predictions in the user's units from what a network says in its own; `y_scaler_` maps the two."""
 
     noise_std: float | None
-    noise_std_: NDArray[Any]
+    noise_std_: NDArray[Any] | None = None
+    """Where the model keeps one beside its law or ensemble."""
     row_noise_: FittedRowNoise | None = None
     """How noise differs from row to row; None if it does not."""
     one_target_: bool
@@ -57,7 +58,8 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         super().__check_stored__()
         shape = (self._n_targets(),)
         self.y_scaler_.check(shape)
-        check_part("noise_std_", self.noise_std_, shape)
+        if self.noise_std_ is not None:
+            check_part("noise_std_", self.noise_std_, shape)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -143,6 +145,7 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
 
     def _noise_var(self, x: NDArray[Any]) -> NDArray[Any]:
         """Of observations at rows x, (n, c) or one for all rows, in the network's units."""
+        assert self.noise_std_ is not None
         noise_var = (self.noise_std_ / self.y_scaler_.std) ** 2
         if self.row_noise_ is None:
             return noise_var
