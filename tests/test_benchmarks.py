@@ -32,6 +32,7 @@ RATIOS = {
     "myrtle": "/ ours",
     "noise": "seconds",
     "prediction": "seconds / limit, many rows",
+    "prior_cost": "prior / members",
     "schedule": "days, simulated / plan",
     "separate": "nll",
     "small_data": "seconds / EnsembleRegressor",

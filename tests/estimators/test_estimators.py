@@ -233,13 +233,50 @@ def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypa
     assert steps >= 1
 
 
+SUITED = {
+    (100, 1): (4000, 50),
+    (1000, 1): (4000, 10),
+    (2000, 1): (4000, 10),
+    (1000, 2): (4000, 10),
+    (2001, 1): (12_000, None),
+    (1001, 2): (12_000, None),
+}
+"""Steps of Adam, and of Gauss-Newton after them, for targets of these shapes."""
+
+
+@pytest.mark.learns
+@pytest.mark.parametrize("shape", SUITED, ids=str)
+def test_members_of_a_table_train_as_its_size_suits_them(shape):
+    adam, gauss_newton = SUITED[shape]
+    targets = np.zeros(shape)
+    net = ntkgp.mlp(2, shape[1], width=8)
+
+    def steps(net=net, **settings):
+        """Of Adam, and of Gauss-Newton if it follows."""
+        trainer = EnsembleRegressor(**settings)._suited_trainer([net], targets)
+        first, *rest = trainer if isinstance(trainer, list) else [trainer]
+        in_epoch = len(targets) // first.batch_size
+        return first.epochs * in_epoch, rest[0].max_steps if rest else None
+
+    found, found_then = steps()
+    assert adam <= found < 1.1 * adam + 4 * len(targets)
+    assert found_then == gauss_newton
+    assert steps(method="deep-ensemble")[1] is None  # it has no prior to be solved for
+    assert steps(min_steps=500)[0] < adam
+    few = targets.size <= 1000
+    assert (steps(members=1000)[1] is not None) == few  # their Gram matrices would take gigabytes
+    assert (
+        steps(net=without_kernel(net))[1] is not None
+    ) == few  # nor are gradients of all rows kept
+
+
 @pytest.mark.slow
 def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
     settings = {"members": 2, "width": 16, "min_steps": 1000}
     model = EnsembleRegressor(activation="erf", random_state=0, **settings)
     before = clone(model).fit(X_SMOOTH, Y_SMOOTH)
-    for name, value in (("FEW_RESIDUALS", 10), ("ENOUGH_ROWS", 10)):
+    for name, value in (("FEW_RESIDUALS", 10), ("ROWS_FOR_PILOTS", 10), ("ENOUGH_ROWS", 10)):
         monkeypatch.setattr(ensemble_regressor, name, value)
     after = clone(model).fit(X_SMOOTH, Y_SMOOTH)
 
@@ -589,7 +626,7 @@ def test_unknown_names_are_refused_in_words():
         GPRegressor("rp").fit(X, Y)
     with pytest.raises(ValueError, match="erf"):
         GPRegressor(activation="tanh").fit(X, Y)
-    bad = {"width": 0, "batch_size": 0, "min_steps": 0, "validation_fraction": 0.9}
+    bad = {"width": 0, "members": 0, "batch_size": 0, "min_steps": 0, "validation_fraction": 0.9}
     for name, value in bad.items():
         with pytest.raises(ValueError, match=name):
             EnsembleRegressor(activation="relu", **{name: value}).fit(X, Y)

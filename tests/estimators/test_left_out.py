@@ -7,7 +7,15 @@ import pytest
 
 import ntkgp
 from ntkgp import EnsembleRegressor, GPRegressor
-from ntkgp.estimators.left_out import Block, _left_out_blocks, best_stretch, parts_of
+from ntkgp.estimators import ensemble_regressor, left_out
+from ntkgp.estimators.left_out import (
+    STRETCHES,
+    Block,
+    _left_out_blocks,
+    _losses,
+    best_stretch,
+    parts_of,
+)
 from ntkgp.kernels.linalg import sample_gaussian
 
 RNG = np.random.default_rng(0)
@@ -80,6 +88,20 @@ def test_blocks_that_no_prior_saw_set_the_scale_by_their_geometric_mean():
     assert best_stretch(law, blocks[:1]) == 1.0
 
 
+def test_too_little_noise_is_no_reason_for_a_wide_function():
+    """A law told next to no noise is too sure of single rows, and a block's own factor is 1."""
+    exact = law_of_draws(1.0)
+    y = exact.y + 0.5 * np.random.default_rng(6).standard_normal(exact.y.shape)
+    law = ntkgp.condition(NET, X, y, noise_std=NOISE)
+    ones = np.ones((40, 20))
+    block = Block(ones, ones, 1e-4 * ones)
+    assert best_stretch(law, [block]) < 1.5
+    singles = law.left_out(np.arange(40))
+    noise_vars = NOISE**2 * ones
+    with_that_noise = _losses(Block((y - singles.mean) ** 2, singles.epistemic_var, noise_vars))
+    assert STRETCHES[np.argmin(with_that_noise + _losses(block))] > 2  # the control
+
+
 def test_a_stretched_law_keeps_its_means_and_widens_its_spread():
     law = law_of_draws(1.0, n_draws=1)
     wide = law.stretched(2.0)
@@ -148,3 +170,32 @@ def test_rows_that_stand_twice_in_a_large_table_are_no_obstacle(monkeypatch):
     assert best_stretch(law) >= 1  # without a jitter its part could not be factorised
     with pytest.raises(ntkgp.NotPositiveDefinite):
         law.of_rows(np.arange(80))
+
+
+def test_less_noise_has_a_floor_and_leaves_the_draws_of_scales_alone(monkeypatch):
+    """Rows that stand twice ask for ever less noise, beside which learned scales are no optimum."""
+    monkeypatch.setattr(left_out, "_score", lambda law, rows: -law.noise_std)
+    monkeypatch.setattr(ensemble_regressor, "PRIOR_ROWS", 59)  # so that it may be less
+    x, y = X[:, 1:].repeat(2, axis=0)[:60], np.sin(X[:, 1]).repeat(2)[:60]
+    y = y + 0.3 * np.random.default_rng(5).standard_normal(60)
+    trainer = ntkgp.GaussNewton(max_steps=2)
+    small = {"members": 1, "width": 8, "depth": 1, "activation": "erf", "trainer": trainer}
+    model = EnsembleRegressor(**small, random_state=0).fit(x, y)
+    targets = model.y_scaler_.apply("y", y[:, None])
+    trained = float(model.ensemble_.learner.noise_std) / np.sqrt(np.mean(targets**2))
+    assert left_out.LEAST_NOISE <= trained < left_out.LEAST_NOISE / left_out.LESS_NOISE
+
+    def roots(noise_std):
+        """Of the draws' covariance beside this σ."""
+        learned = replace(model.prior_, net=model.uncertain_prior_.net, noise_std=noise_std)
+        inputs = model.x_scaler_.apply("X", x)
+        prior = ntkgp.uncertain_prior(learned, inputs, targets, rows=59, seed=model.seed_)
+        return np.abs(prior.root)
+
+    found = np.abs(model.uncertain_prior_.root)
+    in_net_units = y.std() / model.y_scaler_.std[0]
+    np.testing.assert_allclose(
+        found, roots(model.prior_.noise_std * in_net_units), rtol=1e-3, atol=1e-6
+    )
+    beside_the_floor = roots(float(model.ensemble_.learner.noise_std))  # the control
+    assert not np.allclose(found, beside_the_floor, rtol=0.1)

@@ -109,12 +109,16 @@ def check_seed(seed: Any) -> int:
     return number
 
 
-def check_counts(least: int = 1, **counts: int) -> dict[str, int]:
-    """The counts, or an error for the first that is not a whole number of at least `least`."""
+def check_counts(least: int = 1, **counts: Any) -> dict[str, int]:
+    """The counts, or an error for the first that is not a whole number of at least `least`.
+
+    >>> check_counts(members=np.int64(3))
+    {'members': 3}
+    """
     for name, value in counts.items():
         if not isinstance(value, (int, np.integer)) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-    return counts
+    return {name: int(value) for name, value in counts.items()}
 
 
 def row_batches(n: int, size: int = 4096) -> list[slice]:

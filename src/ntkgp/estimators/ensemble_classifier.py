@@ -55,7 +55,8 @@ class EnsembleClassifier(Classifier, EnsembleEstimator):
         network, width, depth: as in `EnsembleRegressor`.
         activation: of the default network, "relu", "erf", "gelu", or "auto" for the one of relu and erf
             with the higher marginal likelihood.
-        learning_rate, min_steps, min_epochs, batch_size, weight_decay, trainer: as in `EnsembleRegressor`.
+        learning_rate, min_steps, min_epochs, batch_size, weight_decay, trainer: as in `EnsembleRegressor`,
+            but for the defaults.
         validation_fraction: share of the rows held out for T.
         members_at_once, warm_start, random_state, checkpoint, backend, verbose: as in `EnsembleRegressor`.
 

@@ -8,11 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ntkgp.core.arrays import check_counts
 from ntkgp.core.storage import storable
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
-from ntkgp.estimators.ensembles import FEW_RESIDUALS, EnsembleEstimator, known_network
+from ntkgp.estimators.ensembles import (
+    FEW_GRADIENTS,
+    FEW_RESIDUALS,
+    EnsembleEstimator,
+    known_network,
+)
 from ntkgp.estimators.left_out import BLOCK_ROWS, JITTER, Block, checked
 from ntkgp.estimators.pilots import less_noise
 from ntkgp.estimators.preparation import (
@@ -34,6 +40,8 @@ from ntkgp.networks.protocol import Network
 from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
 
+ROWS_FOR_PILOTS = 1000
+"""Where rows are held out and members train on more than so many, a few first try less noise."""
 MOST_NOISE = 100.0
 """The most that a learned σ²(x) can be, over the σ² of constant noise."""
 
@@ -57,13 +65,13 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     data leave the scales of the prior open, so do members: each has a draw from the posterior of the
     scales.
 
-    Rows that are not trained on check the noise. Up to 1,000 rows, the exact posterior of infinite width
-    predicts each from all others, so that members train on all. Between 30 and 400 of them, if the
+    Rows that are not trained on check the noise. Up to 2,000 targets, the exact posterior of infinite
+    width predicts rows from all others, so that members train on all. Between 30 and 400 of them, if the
     noise is constant and learned, priors learned without a third of the rows say how much too sure the
     learned one is; from 30 on, others learned without a third of a column's order say it of rows away
     from the data. With more rows, for methods that follow no posterior, and for learned noise, a tenth
-    of the rows, and at least 5, is held out; from fewer than 20 none are. If members train on more than
-    1,000, a few first try whether less noise in training suits the rows held out better. The rows left
+    of the rows, and at least 5, is held out; from fewer than 20 none are. If members then train on more
+    than 1,000, a few first try whether less noise in training suits the rows held out better. The rows left
     out or held out also set the noise of predictions, by their likelihood; the fewer they are, the
     nearer it stays to that of training. Several targets share the noise of training and the scale,
     relative to their standard deviations.
@@ -87,12 +95,14 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         vary_prior: whether each member draws its scales from `uncertain_prior_`; if not, all have
             those of highest marginal likelihood.
         learning_rate, min_steps, min_epochs, batch_size: of Adam with cosine decay, which runs for
-            min_epochs passes over the data or min_steps steps, whichever is more.
+            min_epochs passes over the data or min_steps steps, whichever is more. min_steps is 4,000
+            by default, and 12,000 for more than 2,000 targets.
         weight_decay: for deep ensembles; other methods have the regulariser of their prior instead.
         validation_fraction: share of the rows held out, 0 for none; None for a tenth where the exact
             law cannot check the noise.
-        trainer: a `Trainer`, or several that work in turn; None for Adam, and on up to 1,000 targets
-            for Gauss-Newton after it, if the method has a regulariser and the noise is constant.
+        trainer: a `Trainer`, or several that work in turn; None for Adam, and on up to 2,000 targets
+            for Gauss-Newton after it, if the method has a regulariser and the noise is constant; on up to
+            1,000 for networks that are not made of dense layers, and for many members at once.
         members_at_once: how many train at the same time; None for all. Fewer take less memory.
         warm_start: whether a second `fit` on the same data keeps the members that are there and
             trains only those that `members` asks for beyond them.
@@ -142,7 +152,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         learn_prior: bool = True,
         vary_prior: bool = True,
         learning_rate: float = 3e-3,
-        min_steps: int = 4000,
+        min_steps: int | None = None,
         min_epochs: int = 20,
         batch_size: int = 64,
         weight_decay: float = 1e-4,
@@ -217,7 +227,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         share = self._share_to_hold_out(nets, targets.size)
         train, held_out = holdout(len(inputs), share, self._start())
         x = self._standardise(inputs, train, weight)
-        trainer = self._suited_trainer(targets[train])  # before the work: it may be refused
+        trainer = self._suited_trainer(nets, targets[train])  # before the work: it may be refused
         if self._goes_on():
             net, noise_std = self._chosen_before(nets)
         else:
@@ -319,9 +329,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
                 self.stretch_, noise_stds = factor * self.stretch_, factor * noise_stds
         self.noise_std_ = noise_stds * self.y_scaler_.std
         in_net_units = rows._replace(y=self.y_scaler_.apply("y", rows.y))
-        # The scales are an optimum beside the σ they were learned with, which noise of rows is not.
-        beside = noise_std if self.row_noise_ is None else choice.noise_std
-        self.uncertain_prior_ = self._uncertain_prior(net, beside, in_net_units, law)
+        # The scales are an optimum beside the σ they were learned with, not beside one found since.
+        self.uncertain_prior_ = self._uncertain_prior(net, choice.noise_std, in_net_units, law)
         return net, noise_std
 
     def _can_check(self, net: Network, y: NDArray[Any]) -> bool:
@@ -340,7 +349,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         self, choice: Choice, rows: "TrainingRows", check_noise: bool, unseen: Sequence[Block]
     ) -> tuple[float, NDArray[Any]]:
         """σ of training, and σ of predictions for each target; sets `stretch_`."""
-        few = np.random.default_rng(self.seed_).permutation(len(rows.x))[:BLOCK_ROWS]
+        most = FEW_RESIDUALS if check_noise else BLOCK_ROWS
+        few = np.random.default_rng(self.seed_).permutation(len(rows.x))[:most]
         conditioned = partial(
             condition,
             choice.net,
@@ -374,16 +384,27 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             seed=self.seed_,
         )
 
-    def _suited_trainer(self, targets: NDArray[Any]) -> Trainer | Sequence[Trainer]:
+    def _suited_trainer(
+        self, nets: Sequence[Network], targets: NDArray[Any]
+    ) -> Trainer | Sequence[Trainer]:
         regularised = not get_method(self.method).takes_weight_decay
         least_squares = regularised and self._noise.least_squares
-        return self._trainer(len(targets), targets.size if least_squares else None)
+        most = self._most_solved(nets) if least_squares else 0.0
+        return self._trainer(len(targets), targets.size, most)
+
+    def _most_solved(self, nets: Sequence[Network]) -> float:
+        """Residuals that Gauss-Newton is quick for, and whose Gram matrices take a gigabyte."""
+        if not all(map(has_table_kernel, nets)):
+            return FEW_GRADIENTS
+        name = "members" if self.members_at_once is None else "members_at_once"
+        at_once = check_counts(**{name: getattr(self, name)})[name]
+        return max(FEW_GRADIENTS, FEW_RESIDUALS * min(1.0, 10 / at_once) ** 0.5)
 
     def _may_need_less_noise(self, n: int, n_held_out: int) -> bool:
         """Whether to ask rows held out: the prior saw far fewer, and members learn features."""
         learned = self.noise_std is None and self._noise.constant and not self._goes_on()
         regularised = not get_method(self.method).takes_weight_decay
-        return learned and regularised and n > FEW_RESIDUALS and n_held_out >= ENOUGH_ROWS
+        return learned and regularised and n > ROWS_FOR_PILOTS and n_held_out >= ENOUGH_ROWS
 
     def _chosen_before(self, nets: Sequence[Network]) -> tuple[Network, float]:
         """The network and σ of the fit that this one adds to, unless settings ask for others."""

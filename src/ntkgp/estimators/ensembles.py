@@ -22,10 +22,15 @@ from ntkgp.laws.uncertain import UncertainPrior
 from ntkgp.networks.layered import LayeredNetwork
 from ntkgp.networks.protocol import Network
 
-FEW_RESIDUALS = 1000
-"""Up to so many, ten members take enough of Gauss-Newton's steps within seconds."""
+FEW_RESIDUALS = 2000
+"""Up to so many, ten members of the default network take enough of Gauss-Newton's steps within half a
+minute and a gigabyte."""
+FEW_GRADIENTS = 1000
+"""The same for many members, and for other networks: a Gram matrix may need the gradients of all rows."""
 LEAST_STEPS, MOST_STEPS = 10, 50
-"""Its steps for FEW_RESIDUALS, and for fewer than half as many."""
+"""Its steps for 1,000 residuals and more, and for fewer than half as many."""
+FEW_STEPS, MANY_STEPS = 4_000, 12_000
+"""Adam's steps for at most FEW_RESIDUALS targets, and for more."""
 
 
 class EnsembleEstimator(TableEstimator):
@@ -35,7 +40,7 @@ class EnsembleEstimator(TableEstimator):
     members: int
     width: int
     learning_rate: float
-    min_steps: int
+    min_steps: int | None
     min_epochs: int
     batch_size: int
     weight_decay: float
@@ -59,22 +64,34 @@ class EnsembleEstimator(TableEstimator):
     def _goes_on(self) -> bool:
         return bool(self.warm_start) and hasattr(self, "ensemble_")
 
-    def _trainer(self, n: int, residuals: int | None = None) -> Trainer | Sequence[Trainer]:
+    def _trainer(
+        self, n: int, targets: int | None = None, most_solved: float = 0.0
+    ) -> Trainer | Sequence[Trainer]:
         """The user's trainer, or the default for n rows: Adam.
 
         If training is least squares with few residuals, Gauss-Newton goes on from there: it follows the
         law of small noise to the minimum, which Adam nears in tens of thousands of steps.
+
+        Args:
+            n: training rows.
+            targets: of all rows; n by default.
+            most_solved: so many residuals are few.
         """
         if self.trainer:
             return self.trainer
+        residuals = n if targets is None else targets
+        suited = FEW_STEPS if residuals <= FEW_RESIDUALS else MANY_STEPS
         counts = check_counts(
-            min_steps=self.min_steps, min_epochs=self.min_epochs, batch_size=self.batch_size
+            min_steps=suited if self.min_steps is None else self.min_steps,
+            min_epochs=self.min_epochs,
+            batch_size=self.batch_size,
         )
         adam = decaying_adam(n, self.learning_rate, **counts)
-        if residuals is None or residuals > FEW_RESIDUALS:
+        if residuals > most_solved:
             return adam
-        steps = int(LEAST_STEPS * (FEW_RESIDUALS / residuals) ** 2)  # each costs N² or more
-        return [adam, GaussNewton(max_steps=min(steps, MOST_STEPS), tolerance=3e-4)]
+        affordable = int(LEAST_STEPS * (1000 / residuals) ** 2)  # each costs N² or more
+        steps = min(max(affordable, LEAST_STEPS), MOST_STEPS)
+        return [adam, GaussNewton(max_steps=steps, tolerance=3e-4)]
 
     def _checkpoint(self, members: int | list[int]) -> Checkpoint | None:
         """Where the next training within a fit keeps its state: each has a directory of its own."""

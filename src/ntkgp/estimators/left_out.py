@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ntkgp.laws.exact import ExactLaw
 from ntkgp.laws.row_noise import FittedRowNoise, RowNoise
 from ntkgp.predictive.calibration import best_noise_std
+from ntkgp.predictive.distributions import Normal
 
 LEFT_OUT_ROWS = 500
 """The most rows that are left out one at a time."""
@@ -23,6 +24,8 @@ JITTER = 1e-6
 """On the diagonal of such a law: rows may stand there twice, and the noise be next to nothing."""
 LESS_NOISE = 0.6
 """The step in which less noise is tried."""
+LEAST_NOISE = 1e-3
+"""Of the targets' size. Rows that stand twice ask for none at all, and no network follows that."""
 PARTS = 3
 """A column's order is cut into so many parts, and each is left out in turn."""
 MOST_COLUMNS = 30
@@ -82,7 +85,8 @@ def checked(
     rows = np.random.default_rng(seed).permutation(len(law.x))
     few = rows[:LEFT_OUT_ROWS]
     score = _score(law, few)
-    while may_be_less:
+    least = LEAST_NOISE * np.sqrt(np.mean(law.y**2))
+    while may_be_less and LESS_NOISE * law.noise_std >= least > 0:
         quieter = conditioned(noise_std=LESS_NOISE * law.noise_std)
         if (better := _score(quieter, few)) <= score:
             break
@@ -112,7 +116,8 @@ def calibrated(law: ExactLaw, stretch: float, rows: NDArray[Any]) -> Checked:
 
 def _given(law: ExactLaw) -> NDArray[Any]:
     """The noise variance of observations over σ², by the user's weights."""
-    return law.row_noise_var / law.noise_std**2
+    weight = np.ones(len(law.x)) if law.sample_weight is None else law.sample_weight
+    return np.asarray(1 / weight)
 
 
 def _calibrated(found: Checked, rows: NDArray[Any], given: NDArray[Any]) -> Checked:
@@ -141,7 +146,8 @@ def best_stretch(law: ExactLaw, unseen: Sequence[Block] = (), seed: int = 0) -> 
 
     Scaling kernel and noise variance by λ leaves every mean as it is, and multiplies every variance of
     the function by λ. So a left-out y is N(m, λv + σ²) with m and v computed once. Each block has its best
-    factor, beside rows left out one at a time, which count as much; the geometric mean of all is taken.
+    factor, beside rows left out one at a time, which count as much and whose σ is free; the geometric mean
+    of all is taken.
 
     A learned prior may be too sure of a column of which it saw few distinct values, however many rows it
     saw: that shows only if all rows of such a value are left out, and best if the prior was learned
@@ -158,11 +164,30 @@ def best_stretch(law: ExactLaw, unseen: Sequence[Block] = (), seed: int = 0) -> 
     blocks = unseen or list(_left_out_blocks(law, rng))
     if not blocks:
         return 1.0
-    one_by_one = law.left_out(np.arange(len(law.x)))
-    noise_vars = np.broadcast_to(law.row_noise_var[:, None], law.y.shape)
-    singles = _losses(Block((law.y - one_by_one.mean) ** 2, one_by_one.epistemic_var, noise_vars))
+    singles = _losses_of_singles(law)
     best = [STRETCHES[np.argmin(singles + _losses(block))] for block in blocks]
     return float(np.exp(np.mean(np.log(best))))
+
+
+def _losses_of_singles(law: ExactLaw) -> NDArray[Any]:
+    """As `_losses`, of rows left out one at a time, each factor beside the noise that then suits them.
+
+    With too little noise, as of rows that stand twice, they would ask for a wide function instead.
+    """
+    left_out, relative = law.left_out(np.arange(len(law.x))), _given(law)
+    varying = np.ptp(law.y, axis=0) > 0
+    if not varying.any():
+        return np.zeros(len(STRETCHES))
+    y, mean = law.y[:, varying], left_out.mean[:, varying]
+    var = np.broadcast_to(left_out.epistemic_var, law.y.shape)[:, varying]
+
+    def loss(stretch: float) -> float:
+        function = Normal(mean, stretch**2 * var)
+        noise_stds = best_noise_std(function, y, relative_var=relative)
+        whole = function.epistemic_var + noise_stds**2 * relative[:, None]
+        return float(np.mean((y - mean) ** 2 / whole + np.log(whole)))
+
+    return np.array([loss(stretch) for stretch in STRETCHES])
 
 
 def _losses(block: Block) -> NDArray[Any]:

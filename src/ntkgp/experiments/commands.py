@@ -1,7 +1,6 @@
 """`ntkgp reproduce` runs an experiment, and `report` draws it."""
 
 import argparse
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from ntkgp.core.cluster import Ray
 from ntkgp.core.compilation import NoDevice
 from ntkgp.core.memory import NotEnoughMemory
 from ntkgp.core.talk import Talk, add_json_option
+from ntkgp.core.threads import cores
 from ntkgp.experiments import reports
 from ntkgp.experiments.catalogue import EXPERIMENTS
 from ntkgp.experiments.experiment import run
@@ -99,7 +99,7 @@ def add_to(commands: Any) -> None:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     with suppress(RuntimeError):  # JAX has started already, and keeps its devices
-        jax.config.update("jax_num_cpu_devices", os.cpu_count())
+        jax.config.update("jax_num_cpu_devices", cores())
     out = arguments.out or Path("runs") / f"{arguments.name}-{arguments.preset}"
     try:
         out.mkdir(parents=True, exist_ok=True)

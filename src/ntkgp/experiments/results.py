@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import os
 import platform
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from ntkgp.core.files import replacing
 from ntkgp.core.progress import printable
+from ntkgp.core.threads import cores
 
 Mark = dict[str, Any]
 """Identifies one run of an experiment: its method, its seed and the like."""
@@ -39,7 +39,7 @@ def machine() -> dict[str, Any]:
     devices = jax.devices()
     return {
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
+        "cores": cores(),
         "backend": jax.default_backend(),
         "devices": len(devices),
         "device_kind": devices[0].device_kind,
