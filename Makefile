@@ -73,7 +73,7 @@ audit: $(VENV)/.test
 # exact_mnist.py, which needs MNIST, conformal.py, which needs tables of UCI, toy_solver.py and letters.py
 # are run by themselves.
 bench: $(VENV)/.bench
-	for name in kernel conv_kernel mlp_training myrtle small_data prediction growth first_fit; do \
+	for name in kernel conv_kernel mlp_training myrtle small_data prior_cost prediction growth first_fit; do \
 	    $(BIN)/python benchmarks/$$name.py --out runs/bench || exit 1; \
 	done
 

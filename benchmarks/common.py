@@ -120,13 +120,14 @@ def in_new_process(
 def write(name: str, rows: Records, sizes: Any, out: Path) -> None:
     """Print the table, and write NAME.json."""
     from ntkgp.core.files import replacing
+    from ntkgp.core.threads import cores
     from ntkgp.experiments import results
 
     print(f"{name}\n{table(rows)}\n")
     contents: dict[str, Any] = {
         "benchmark": name,
         "versions": results.versions(),
-        "cores": os.cpu_count(),
+        "cores": cores(),
     }
     contents |= {"sizes": asdict(sizes), "rows": rows}
     with replacing(out / f"{name}.json") as file:
