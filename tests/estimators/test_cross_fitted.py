@@ -55,7 +55,7 @@ def test_the_factor_is_that_of_plain_algebra(weighted):
     y = np.sin(3 * x[:, :1]) + 0.5 * rng.standard_t(2, size=(31, 1))
     weight = rng.uniform(0.5, 2, 31) if weighted else None
     net = ntkgp.mlp(2, activation=Erf(), depth=1)
-    given = Choice(net, net, noise_std=0.3, scale=0.5, log_marginal_likelihood=0.0)
+    given = Choice(net, net, noise_std=0.3, scale=0.5, log_marginal_likelihood=0.0, rows=9)
     found = overconfidence(lambda *rows: given, x, y, weight, LAW, seed=5, stretch=1.5)
 
     squares, order = [], np.random.default_rng(5).permutation(31)[:30]
@@ -92,7 +92,7 @@ def test_unseen_blocks_are_those_of_plain_algebra(weighted, monkeypatch):
     x[:, 2] = 1.0  # says nothing, whatever its scale
     weight = rng.uniform(0.2, 3, 31) if weighted else None
     net = ntkgp.mlp(4, activation=Erf(), depth=1)
-    given = Choice(net, net, noise_std=0.3, scale=0.5, log_marginal_likelihood=0.0)
+    given = Choice(net, net, noise_std=0.3, scale=0.5, log_marginal_likelihood=0.0, rows=9)
     relevance = [0.1, 2.0, 5.0, 1.0]
     found = unseen_blocks(lambda *rows: given, relevance, x, y, weight, LAW, seed=5)
 

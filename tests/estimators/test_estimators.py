@@ -18,7 +18,6 @@ from ntkgp import EnsembleClassifier, EnsembleRegressor, GPClassifier, GPRegress
 from ntkgp.estimators import (
     cross_fitted,
     ensemble_regressor,
-    gp_regressor,
     left_out,
     pilots,
     preparation,
@@ -222,15 +221,33 @@ Y_SMOOTH = np.sin(4 * X_SMOOTH[:, 0])
 @pytest.mark.slow
 def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypatch):
     """Ten rows of a smooth function leave doubt, two hundred do not."""
-    monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
     model = GPRegressor(activation="erf", random_state=0).fit(X_SMOOTH, Y_SMOOTH)
     steps = steps_of_less_noise(model, model.law_.noise_std, left_out.LESS_NOISE)
-    assert steps == pytest.approx(0)  # the estimator thinks that the prior has seen all rows
-    monkeypatch.setattr(gp_regressor, "PRIOR_ROWS", 10)
+    assert steps == pytest.approx(0)  # the prior has seen all rows
+    for name in ("PRIOR_ROWS", "MORE_ROWS"):
+        monkeypatch.setattr(preparation, name, 10)
     model = GPRegressor(activation="erf", random_state=0).fit(X_SMOOTH, Y_SMOOTH)
     steps = steps_of_less_noise(model, model.law_.noise_std, left_out.LESS_NOISE)
     assert steps == pytest.approx(round(steps))
     assert steps >= 1
+
+
+def test_scales_of_columns_are_learned_further_on_more_rows(monkeypatch):
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 15)
+    monkeypatch.setattr(preparation, "MORE_ROWS", 60)
+    nets = [ntkgp.mlp(3, depth=1, b_std=0.5)]
+    x = np.random.default_rng(1).normal(size=(80, 3))
+    law, data = ntkgp.LAWS["ntkgp"], (x, np.sin(2 * x[:, :1]))
+    found = preparation.choose(nets, *data, law, 0)
+    assert found.rows == found.prior.rows == 60
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 60)
+    from_the_start = preparation.choose(nets, *data, law, 0)
+    assert found.log_marginal_likelihood == pytest.approx(
+        from_the_start.log_marginal_likelihood, abs=1.0
+    )
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 15)
+    alike = preparation.choose(nets, *data, law, 0, relevance=False)
+    assert alike.rows == 15  # the control: few scales need few rows
 
 
 SUITED = {
@@ -272,10 +289,11 @@ def test_members_of_a_table_train_as_its_size_suits_them(shape):
 
 @pytest.mark.slow
 def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
-    monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
     settings = {"members": 2, "width": 16, "min_steps": 1000}
     model = EnsembleRegressor(activation="erf", random_state=0, **settings)
     before = clone(model).fit(X_SMOOTH, Y_SMOOTH)
+    for name in ("PRIOR_ROWS", "MORE_ROWS"):
+        monkeypatch.setattr(preparation, name, 10)
     for name, value in (("FEW_RESIDUALS", 10), ("ROWS_FOR_PILOTS", 10), ("ENOUGH_ROWS", 10)):
         monkeypatch.setattr(ensemble_regressor, name, value)
     after = clone(model).fit(X_SMOOTH, Y_SMOOTH)
@@ -284,7 +302,7 @@ def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
         trained = float(model.ensemble_.learner.noise_std)
         return steps_of_less_noise(model, trained, pilots.LESS_NOISE)
 
-    assert steps(before) == pytest.approx(0, abs=1e-5)  # it thinks that the prior has seen all rows
+    assert steps(before) == pytest.approx(0, abs=1e-5)  # the prior has seen all rows
     assert steps(after) == pytest.approx(round(steps(after)), abs=1e-5)
     assert steps(after) >= 1
     given = clone(model).set_params(noise_std=0.1).fit(X_SMOOTH, Y_SMOOTH)  # the control
@@ -427,7 +445,7 @@ def test_learned_noise_has_a_prior_of_variance_one():
     """In such units the law is the same: its mean, times the unit."""
     x = np.random.default_rng(0).normal(size=(30, 2))
     net, law = ntkgp.mlp(2, width=8, w_std=3.0), ntkgp.LAWS["ntkgp"]
-    before = Choice(net, net, noise_std=0.7, scale=2.0, log_marginal_likelihood=0.0)
+    before = Choice(net, net, noise_std=0.7, scale=2.0, log_marginal_likelihood=0.0, rows=9)
     after = with_unit_prior(before, x, law)
     assert np.mean(ntkgp.ntk(after.net, x, diagonal=True)) == pytest.approx(1, rel=1e-5)
     assert np.mean(ntkgp.ntk(net, x, diagonal=True)) > 2  # the control

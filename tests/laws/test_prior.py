@@ -200,6 +200,27 @@ def test_a_prior_of_none_fixes_and_bounds_hold():
     assert learned.net.last.w_std != net.last.w_std
 
 
+def test_a_search_goes_on_from_what_was_learned():
+    """On fewer rows first, it ends where the whole search does; priors stay about the network's scales."""
+    net = NETWORKS["erf"]
+    x = np.random.default_rng(3).normal(size=(40, 3))
+    y = np.sin(2 * x[:, :1])
+    options = {"restarts": 0, "max_steps": 200}
+    few = ntkgp.fit_prior(net, x, y, rows=20, **options)
+    whole = ntkgp.fit_prior(net, x, y, **options)
+    further = ntkgp.fit_prior(net, x, y, start=few, **options)
+    assert few.rows == 20
+    assert further.value == pytest.approx(whole.value, abs=0.01)
+    np.testing.assert_allclose(
+        list(further.scales.values()), list(whole.scales.values()), rtol=0.05
+    )
+    assert further.steps < whole.steps
+    from_few_s_network = ntkgp.fit_prior(few.net, x, y, **options)  # the control
+    assert abs(from_few_s_network.value - whole.value) > 0.1
+    with pytest.raises(ValueError, match="those of another network"):
+        ntkgp.fit_prior(ntkgp.mlp(2), x[:, :2], y, start=few)
+
+
 @pytest.mark.slow
 def test_what_is_learned_is_better_and_says_where_it_ended():
     net = NETWORKS["relu"]

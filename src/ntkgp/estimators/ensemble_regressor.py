@@ -360,7 +360,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             sample_weight=None if rows.weight is None else rows.weight[few],
             jitter=JITTER,
         )
-        more = check_noise and len(rows.x) > PRIOR_ROWS
+        more = check_noise and len(rows.x) > choice.rows
         found = checked(conditioned, choice.noise_std, self.seed_, more, self._row_noise, unseen)
         self.row_noise_ = found.row_noise
         self.stretch_ = found.stretch

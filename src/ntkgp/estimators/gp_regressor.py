@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ntkgp.core.storage import storable
 from ntkgp.estimators.left_out import JITTER, checked
-from ntkgp.estimators.preparation import PRIOR_ROWS, has_table_kernel
+from ntkgp.estimators.preparation import has_table_kernel
 from ntkgp.estimators.regression import Joint, Regressor, check_row_noise
 from ntkgp.kernels.solvers import Cholesky, Solver
 from ntkgp.laws.exact import ExactLaw, condition
@@ -130,7 +130,7 @@ class GPRegressor(Regressor):
             progress=bool(self.verbose),
         )
         if self.noise_std is None and law.is_posterior:
-            more, rows = len(x) > PRIOR_ROWS, (x, targets, weight)
+            more, rows = len(x) > choice.rows, (x, targets, weight)
             again: dict[str, Any] = {"law": law, "jitter": max(self.jitter, JITTER)}
             unseen = self._unseen_blocks(choice, *rows, **again)
             found = checked(conditioned, choice.noise_std, self.seed_, more, self.noise, unseen)

@@ -13,7 +13,7 @@ from ntkgp.laws.evidence import best_noise_and_scale, has_cheap_kernel, training
 from ntkgp.laws.prior import LearnedPrior, fit_prior
 from ntkgp.laws.table import Law
 from ntkgp.networks.given import users_network
-from ntkgp.networks.layered import LayeredNetwork
+from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.layers import Erf, Gelu, Relu
 from ntkgp.networks.layers.activation import Activation
 from ntkgp.networks.protocol import Network
@@ -42,6 +42,8 @@ PRIOR_ROWS = 400
 PRIOR_ROWS_WITHOUT_KERNEL = 200
 """Rows drawn to learn the prior on: each step costs their number squared, and a little cubed."""
 PRIOR_STEPS = 40
+MORE_ROWS, MORE_STEPS = 1000, 15
+"""With more than those, scales of columns are learned further on so many."""
 HELD_OUT = 0.1
 """The share of rows held out by default."""
 ENOUGH_ROWS = 100
@@ -84,6 +86,8 @@ class Choice(NamedTuple):
     scale: float
     """The network's unit, in that of the targets."""
     log_marginal_likelihood: float
+    rows: int
+    """How many rows it was learned on."""
     prior: LearnedPrior | None = None
     """What was learned; None where only σ and the scale could be."""
 
@@ -98,24 +102,32 @@ def choose(
     sample_weight: NDArray[Any] | None = None,
     *,
     learn: bool = True,
+    relevance: bool = True,
     **options: Any,
 ) -> Choice:
     """The network, its scales and its noise of highest marginal likelihood.
 
-    Computed on rows drawn at random, `PRIOR_ROWS` at most; see `fit_prior` for the options. Of
+    Computed on rows drawn at random, `PRIOR_ROWS` at most. Scales of columns are many, so the best
+    network's are then learned a little further on `MORE_ROWS`. See `fit_prior` for the options. Of
     networks on images, and of those without an exact kernel, only the noise and one scale are
     learned; of all networks if `learn` is False.
     """
     if not np.any(y):  # constant targets: next to no noise, next to no scale
-        return Choice(nets[0], nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0)
+        return Choice(nets[0], nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0, len(y))
+
+    settings = options | {"sample_weight": sample_weight, "relevance": relevance}
 
     def choice(net: Network) -> Choice:
         if has_table_kernel(net) and learn:
-            settings = options | {"sample_weight": sample_weight}
             return _learned(net, x, y, law, seed, noise_std, settings)
         return _scaled(net, x, y, law, seed, noise_std, sample_weight)
 
-    return max(in_threads(choice, nets), key=lambda choice: choice.log_marginal_likelihood)
+    best = max(in_threads(choice, nets), key=lambda choice: choice.log_marginal_likelihood)
+    if best.prior is None or not relevance or len(x) <= PRIOR_ROWS:
+        return best
+    net = require_layers(best.candidate)
+    settings |= {"start": best.prior, "rows": MORE_ROWS, "max_steps": MORE_STEPS}
+    return _learned(net, x, y, law, seed, noise_std, settings)
 
 
 def with_unit_prior(choice: Choice, x: NDArray[Any], law: Law) -> Choice:
@@ -159,6 +171,7 @@ def _learned(
         learned.noise_std / scale,
         scale,
         learned.value,
+        learned.rows,
         learned,
     )
 
@@ -179,7 +192,7 @@ def _scaled(
     root = np.ones(len(rows)) if sample_weight is None else np.sqrt(sample_weight[rows])
     found = best_noise_and_scale(root[:, None] * kernel * root, root[:, None] * y[rows], noise_std)
     value = found.log_marginal_likelihood + y.shape[1] * float(np.sum(np.log(root)))
-    return Choice(net, net, found.noise_std / found.scale, found.scale, value)
+    return Choice(net, net, found.noise_std / found.scale, found.scale, value, len(rows))
 
 
 def holdout(

@@ -104,6 +104,15 @@ class Hyperparameters:
         scales = [np.ravel(np.asarray(leaf, np.float64)) for _, leaf in self._leaves]
         return np.log(np.concatenate([*scales, [self.noise_std]]))
 
+    def logs_of(self, scales: Mapping[str, float]) -> NDArray[Any]:
+        """The vector of scales given by their names."""
+        if set(scales) != set(self.names):
+            raise ValueError(
+                f"the scales are those of another network: this one has {', '.join(self.names)}; got "
+                f"{', '.join(scales)}."
+            )
+        return np.log([scales[name] for name in self.names])
+
     @cached_property
     def belief(self) -> Belief:
         rows = []

@@ -90,6 +90,7 @@ def fit_prior(
     sample_weight: ArrayLike | None = None,
     relevance: bool = True,
     priors: Mapping[str, LogNormal | None] | None = None,
+    start: LearnedPrior | None = None,
     restarts: int = 1,
     rows: int = 1000,
     max_steps: int = 60,
@@ -103,7 +104,8 @@ def fit_prior(
     activation are compared by the values of what this returns.
 
     Args:
-        net: a network made of layers. Its own scales are where the search starts.
+        net: a network made of layers. Its own scales are where the search starts, and the medians of
+            their priors.
         x: inputs (n, *input_shape), standardised.
         y: targets (n, c), or (n,) for one, standardised.
         law: a name in `LAWS`, or a `Law`: its trained kernel is the covariance.
@@ -113,6 +115,8 @@ def fit_prior(
         sample_weight: w_n > 0 of each row, (n,): its noise variance is σ²/w_n.
         relevance: whether to learn a factor for each input column or channel.
         priors: those that are to replace `PRIORS`, by name; None for a name fixes that kind.
+        start: what was learned of this network before, on fewer rows say: the search goes on from there,
+            without restarts. The priors of the scales stay about those of the network.
         restarts: further starts, drawn from the priors. All starts go a few steps on few rows,
             and the best goes on.
         rows: the most rows to compute the objective on, drawn at random: each step costs their
@@ -139,8 +143,11 @@ def fit_prior(
     sample = Sample.of(net, x, y, sample_weight).drawn(rows, rng)
     search = Search.of(space, law, objective, sample)
     with one_blas_thread(), progress_bar(max_steps, "prior", progress) as bar:
-        start = search.best_start(rng, restarts) if restarts else space.start
-        found = search.descend(start, search.sample, max_steps, bar)
+        if start is not None:
+            first = space.logs_of(start.scales)
+        else:
+            first = search.best_start(rng, restarts) if restarts else space.start
+        found = search.descend(first, search.sample, max_steps, bar)
     return search.learned(found, objective)
 
 
