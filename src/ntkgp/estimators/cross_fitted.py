@@ -20,7 +20,7 @@ from ntkgp.laws.exact import ExactLaw, condition
 from ntkgp.laws.table import Law
 
 LEAST_ROWS, MOST_ROWS = 30, PRIOR_ROWS
-"""Fewer rows say too little. With more, the prior is learned on some of them, and the others check it."""
+"""Fewer rows say too little. With more, scales fit little by chance."""
 FOLDS = 3
 RELEVANT = 3
 """So many columns, those that matter most, are cut into parts that a prior does not see."""

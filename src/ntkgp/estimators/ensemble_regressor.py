@@ -60,10 +60,10 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     Inputs and targets are standardised inside. The prior is learned: a scale for each input column,
     the weight and bias scales of each layer, the scale of the function, the noise and the activation
-    have the highest marginal likelihood of the infinitely wide network, on at most 400 rows. Of images
-    and of networks whose kernel is unknown, only the noise and the function's scale are learned. Where
-    data leave the scales of the prior open, so do members: each has a draw from the posterior of the
-    scales.
+    have the highest marginal likelihood of the infinitely wide network, on at most 400 rows; those of the
+    best activation are then learned further, on at most 1,000. Of images and of networks whose kernel is
+    unknown, only the noise and the function's scale are learned. Where data leave the scales of the
+    prior open, so do members: each has a draw from the posterior of the scales.
 
     Rows that are not trained on check the noise. Up to 2,000 targets, the exact posterior of infinite
     width predicts rows from all others, so that members train on all. Between 30 and 400 of them, if the

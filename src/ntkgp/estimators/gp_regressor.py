@@ -27,12 +27,12 @@ class GPRegressor(Regressor):
 
     Inputs and targets are standardised inside. The prior is learned: a scale for each input column,
     the weight and bias scales of each layer, the scale of the function, the noise, and the activation
-    are those of highest marginal likelihood, on at most 400 rows. Rows left out then check it: each of up
-    to 500 rows is predicted from all others, and the noise of predictions makes them most likely. From 30
-    rows on, thirds of the order of the three columns that matter most are predicted by priors learned
-    without them, and if these were too sure, the function's scale grows. Between 30 and 400 rows, thirds
-    drawn at random are predicted by priors learned without them, and if these were too sure, all standard
-    deviations grow.
+    are those of highest marginal likelihood, on at most 400 rows; those of the best activation are then
+    learned further, on at most 1,000. Rows left out check them: each of up to 500 rows is predicted from
+    all others, and the noise of predictions makes them most likely. From 30 rows on, thirds of the order
+    of the three columns that matter most are predicted by priors learned without them, and if these were
+    too sure, the function's scale grows. Between 30 and 400 rows, thirds drawn at random are predicted by
+    priors learned without them, and if these were too sure, all standard deviations grow.
 
     Args:
         law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.

@@ -114,7 +114,6 @@ def choose(
     """
     if not np.any(y):  # constant targets: next to no noise, next to no scale
         return Choice(nets[0], nets[0], (noise_std or 1e-3) / 1e-3, 1e-3, 0.0, len(y))
-
     settings = options | {"sample_weight": sample_weight, "relevance": relevance}
 
     def choice(net: Network) -> Choice:
