@@ -17,8 +17,10 @@ splits are drawn at random, a tenth for testing.
 Gap and tail splits are many, so there all models train on the same 1,000 rows at most, drawn at random.
 
 All models have their defaults, the same for every set; nothing is chosen by test rows. The tables are
-averages over the splits that all of our models have, their number in brackets. NLL, CRPS and
-the 90 % interval are those of a normal with the model's mean and standard deviation. Peers come with
+averages over the splits that all of our models with constant noise have, their number in brackets; fewer
+of another model stand behind its figure. A model is behind another if its NLL is higher by more than the
+standard error of their difference over the splits that both have. NLL, CRPS and the 90 % interval are
+those of a normal with the model's mean and standard deviation. Peers come with
 `pip install 'ntkgp[bench]'`; one that is not installed is left out, and named.
 """
 
@@ -159,13 +161,15 @@ class Model(NamedTuple):
     """Larger training sets are left out; our law takes so many of them at random."""
     sets: tuple[str, ...] = tuple(PUBLISHED)
     """Those of the nine that it is fitted to."""
+    leads: bool = False
+    """Whether tables are of the splits that it and the others like it have."""
 
 
 MODELS = {
-    "law": Model(law, most_rows=12_000),
-    "ntkgp-param": Model(ensemble("ntkgp-param")),
-    "rp-param": Model(ensemble("rp-param")),
-    "deep-ensemble": Model(ensemble("deep-ensemble")),
+    "law": Model(law, most_rows=12_000, leads=True),
+    "ntkgp-param": Model(ensemble("ntkgp-param"), leads=True),
+    "rp-param": Model(ensemble("rp-param"), leads=True),
+    "deep-ensemble": Model(ensemble("deep-ensemble"), leads=True),
     "ntkgp-param, σ(x)": Model(ensemble("ntkgp-param", ntkgp.LearnedNoise())),
     "ARD GP": Model(relevance_gp, ours=False, most_rows=2_500),
     "CatBoost": Model(catboost, ours=False, needs="catboost"),
@@ -305,10 +309,10 @@ def cell(runs: Sequence[Any], model: str, score: str) -> Cell | None:
 
 
 def on_common_splits(runs: Sequence[Any]) -> list[Any]:
-    """The runs of one set and kind on those splits that every model of ours with any has."""
+    """The runs of one set and kind on those splits that every leading model with any has."""
     splits: dict[str, set[int]] = {}
     for run in runs:
-        if run["model"] in MODELS and MODELS[run["model"]].ours:
+        if run["model"] in MODELS and MODELS[run["model"]].leads:
             splits.setdefault(run["model"], set()).add(run["split"])
     common = set.intersection(*splits.values()) if splits else {run["split"] for run in runs}
     return [run for run in runs if run["split"] in common]
@@ -341,11 +345,78 @@ def shown(found: Cell | None, best: float, whole: int, score: str) -> str:
     return f"**{text}**" if lowest else text
 
 
+def lead(runs: Sequence[Any], model: str, other: str) -> Cell | None:
+    """By how much a model's NLL is below another's, on average over the splits that both have."""
+    nll = {
+        name: {run["split"]: run["nll"] for run in runs if run["model"] == name and "nll" in run}
+        for name in (model, other)
+    }
+    both = nll[model].keys() & nll[other].keys()
+    differences = [{"model": "lead", "nll": nll[other][i] - nll[model][i]} for i in both]
+    return cell(differences, "lead", "nll")
+
+
+def not_behind(found: Cell) -> bool:
+    """By more than a standard error; of one split, which has none, by anything."""
+    return found.mean >= (-found.error if found.n > 1 else 0)
+
+
+def standings(runs: Sequence[Any], kind: str) -> list[str]:
+    """On which sets our models are where they should be, by NLL."""
+    sets = [name for name in PUBLISHED if any(run["set"] == name for run in runs)]
+    of_set = {
+        name: on_common_splits([r for r in runs if r["set"] == name and r["kind"] == kind])
+        for name in sets
+    }
+    bayesian = ("law", "ntkgp-param")
+    ours = [name for name, model in MODELS.items() if model.ours]
+
+    def leads(name: str, model: str, other: str) -> bool | None:
+        found = lead(of_set[name], model, other)
+        return None if found is None else not_behind(found)
+
+    def first(name: str) -> bool | None:
+        scores = {model: cell(of_set[name], model, "nll") for model in MODELS}
+        means = {model: found.mean for model, found in scores.items() if found}
+        return min(means, key=lambda model: means[model]) in bayesian if means else None
+
+    def near_first(name: str) -> bool:
+        return any(
+            all(leads(name, model, other) in (None, True) for other in MODELS)
+            for model in ours
+            if cell(of_set[name], model, "nll")
+        )
+
+    def published(name: str) -> bool | None:
+        found = cell(of_set[name], "ntkgp-param", "nll")
+        return None if found is None else found.mean <= PUBLISHED[name]
+
+    claims: dict[str, Callable[[str], bool | None]] = {
+        "law not behind ARD GP": lambda name: leads(name, "law", "ARD GP"),
+        "ntkgp-param not behind deep-ensemble": lambda name: leads(
+            name, "ntkgp-param", "deep-ensemble"
+        ),
+        "ntkgp-param ahead of published deep ensembles": published,
+        "some model of ours not behind any": near_first,
+    }
+    if kind != "standard":
+        claims = {"law or ntkgp-param first": first}
+    lines = []
+    for claim, holds in claims.items():
+        found = {name: holds(name) for name in sets if of_set[name]}
+        yes = [name for name, held in found.items() if held]
+        known = [name for name, held in found.items() if held is not None]
+        if known:
+            lines.append(f"- {claim}: {len(yes)} of {len(known)} ({', '.join(yes)})")
+    return lines
+
+
 def report(runs: Sequence[Any]) -> str:
     parts = []
     for kind in KINDS:
         if any(run["kind"] == kind for run in runs):
             parts += [f"### {kind} splits"] + [markdown(runs, kind, score) for score in SCORES]
+            parts += ["\n".join(standings(runs, kind))]
     failed = [run for run in runs if "error" in run]
     parts += [
         f"- {run['set']} {run['kind']} {run['split']} {run['model']}: {run['error']}"

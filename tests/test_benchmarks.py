@@ -177,6 +177,32 @@ def test_tables_average_over_splits_that_our_models_share(module_of):
         "**2.000**",
         "5.000",
     ]
+    noisy = [*runs, run("ntkgp-param, σ(x)", 2, 0.0)]  # with a split that the others lack
+    assert "own (1)" in module_of("tables").markdown(noisy, "gap", "nll")
+
+
+def test_standings_of_tables_count_standard_errors(module_of):
+    tables = module_of("tables")
+
+    def runs(model, *nlls, kind="standard", name="energy"):
+        return [
+            {"set": name, "kind": kind, "split": split, "model": model, "nll": nll}
+            for split, nll in enumerate(nlls)
+        ]
+
+    law = runs("law", 1.0, 2.0, 3.0)
+    assert tables.lead(law + runs("forest", 1.1, 2.3), "law", "forest") == pytest.approx(
+        (0.2, 0.1, 2)  # of 0.1 and 0.3
+    )
+    close = law + runs("ARD GP", 0.9, 2.0, 3.0)  # behind by 0.033, whose standard error is as much
+    behind = law + runs("ARD GP", 0.9, 1.9, 2.9)
+    assert "- law not behind ARD GP: 1 of 1 (energy)" in tables.standings(close, "standard")
+    assert "- law not behind ARD GP: 0 of 1 ()" in tables.standings(behind, "standard")
+    everyone = "- some model of ours not behind any: "
+    assert everyone + "1 of 1 (energy)" in tables.standings(close, "standard")
+    assert everyone + "0 of 1 ()" in tables.standings(behind, "standard")
+    gap = runs("law", 1.0, kind="gap") + runs("forest", 0.5, kind="gap")
+    assert tables.standings(gap, "gap") == ["- law or ntkgp-param first: 0 of 1 ()"]
 
 
 @pytest.mark.slow
