@@ -18,6 +18,7 @@ FOLDER = ROOT / "benchmarks"
 SHARED = {"common", "pytorch"}
 """What benchmarks import."""
 RATIOS = {
+    "closeness": "std ratio",
     "conformal": "width / own",
     "coverage": "in 90 %",
     "after_training": "seconds",
@@ -40,6 +41,7 @@ RATIOS = {
 }
 """Benchmarks that end in a table, and what they are run for."""
 FIGURES = {
+    "closeness": ["closeness.png", "closeness.svg"],
     "exact_beside_ensemble": ["exact.png"],
     "growth": ["growth.png", "growth.svg"],
     "letters": ["letters.png"],

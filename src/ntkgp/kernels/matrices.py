@@ -177,10 +177,7 @@ def _rectangular(
 
 def _prepared(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> Any:
     """Inputs with what every pair of them needs, if there is such a thing."""
-    if not has_stages(wanted.net):
-        return x
-    parts = [own.variances for _, own in _own_stages(wanted, x, block_bytes)]
-    return Images(x, tuple(np.concatenate(part) for part in zip(*parts, strict=True)))
+    return Images(x, _own(wanted, x, block_bytes).variances) if has_stages(wanted.net) else x
 
 
 def fill_rectangle(
@@ -206,7 +203,12 @@ def fill_rectangle(
 def _symmetric(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArray[Any]]:
     out = [np.empty((len(x), len(x)), x.dtype) for _ in wanted.which]
     side = block_side(wanted.net, x.dtype, len(x), block_bytes)
-    inputs = _prepared(wanted, x, block_bytes)
+    inputs: Any = x
+    if has_stages(wanted.net):
+        own = _own(wanted, x, block_bytes)
+        inputs, diagonals = Images(x, own.variances), _wanted(wanted, own)
+    else:
+        diagonals = _diagonal(wanted, x, block_bytes)
     _fill(
         out,
         (
@@ -215,7 +217,7 @@ def _symmetric(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArra
             for columns, x_columns in blocks(inputs, side, first=rows.start)
         ),
     )
-    for matrix, diagonal in zip(out, _diagonal(wanted, x, block_bytes), strict=True):
+    for matrix, diagonal in zip(out, diagonals, strict=True):
         _mirror(matrix)
         np.fill_diagonal(matrix, diagonal)  # a matrix product rounds ⟨x, x⟩; this does not
     return out
@@ -241,24 +243,23 @@ def _mirror(matrix: NDArray[Any]) -> None:
 
 
 def _diagonal(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> list[NDArray[Any]]:
+    if has_stages(wanted.net):
+        return _wanted(wanted, _own(wanted, x, block_bytes))
     out = [np.empty(len(x), x.dtype) for _ in wanted.which]
-    for rows, values in _diagonal_blocks(wanted, x, block_bytes):
-        for vector, own in zip(out, values, strict=True):
+    for rows, x_rows in blocks(x, _diagonal_rows(wanted.net, x.dtype, block_bytes, len(x))):
+        for vector, own in zip(out, _diagonal_block(wanted, x_rows), strict=True):
             part = np.asarray(own)[: rows.stop - rows.start]
             _check_finite(part)
             vector[rows] = part
     return out
 
 
-def _diagonal_blocks(
-    wanted: Wanted, x: NDArray[Any], block_bytes: int
-) -> Iterator[tuple[slice, list[Any]]]:
-    if has_stages(wanted.net):
-        for rows, own in _own_stages(wanted, x, block_bytes):
-            yield rows, [getattr(own, name) for name in wanted.which]
-        return
-    for rows, x_rows in blocks(x, _diagonal_rows(wanted.net, x.dtype, block_bytes, len(x))):
-        yield rows, _diagonal_block(wanted, x_rows)
+def _wanted(wanted: Wanted, own: OwnKernels) -> list[Any]:
+    """Those of an image's own kernels that are asked for."""
+    diagonals = [getattr(own, name) for name in wanted.which]
+    for diagonal in diagonals:
+        _check_finite(diagonal)
+    return diagonals
 
 
 def _block(wanted: Wanted, x1: Any, x2: Any) -> list[Array]:
@@ -281,13 +282,14 @@ def _diagonal_block(wanted: Wanted, x: Array) -> list[Array]:
     return [k[name] for name in wanted.which]
 
 
-def _own_stages(
-    wanted: Wanted, x: NDArray[Any], block_bytes: int
-) -> Iterator[tuple[slice, OwnKernels]]:
-    """Kernels and variances of each input with itself, block by block."""
+def _own(wanted: Wanted, x: NDArray[Any], block_bytes: int) -> OwnKernels:
+    """Kernels and variances of each image with itself, computed block by block."""
+    parts = []
     for rows, x_rows in blocks(x, _diagonal_rows(wanted.net, x.dtype, block_bytes, len(x))):
         own = own_kernels(wanted.net, wanted.metric, x_rows)
-        yield rows, jax.tree.map(lambda a, n=rows.stop - rows.start: np.asarray(a)[:n], own)
+        parts.append(jax.tree.map(lambda a, n=rows.stop - rows.start: np.asarray(a)[:n], own))
+    whole: OwnKernels = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    return whole
 
 
 def _fill(out: list[NDArray[Any]], pieces: Iterable[tuple[slice, slice, list[Array]]]) -> None:

@@ -30,7 +30,7 @@ class Images(NamedTuple):
     """Inputs, with the variances before each activation at their positions, (n, *positions) each."""
 
     x: NDArray[Any]
-    variances: tuple[NDArray[Any], ...]
+    variances: tuple[Any, ...]
 
 
 class OwnKernels(NamedTuple):
@@ -40,7 +40,7 @@ class OwnKernels(NamedTuple):
     """(n,)"""
     ntk: Array
     """(n,)"""
-    variances: list[Array]
+    variances: tuple[Array, ...]
     """Before each activation, (n, *positions)."""
 
 
@@ -68,7 +68,7 @@ def own_kernels(net: LayeredNetwork, metric: Metric, x: NDArray[Any]) -> OwnKern
             pair = _activated(layer, pair, own, own)
         else:
             pair = _through(layer, shape, metric, pair)
-    return OwnKernels(pair[0][:, 0], pair[1][:, 0], variances)
+    return OwnKernels(pair[0][:, 0], pair[1][:, 0], tuple(variances))
 
 
 def pair_kernels(net: LayeredNetwork, metric: Metric, rows: Images, columns: Images) -> Pair:
