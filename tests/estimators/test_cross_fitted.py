@@ -122,7 +122,7 @@ def test_priors_see_no_row_of_their_block(monkeypatch):
 
     def choice(x, y, weight):
         seen.append(x)
-        return Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0)
+        return Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0, rows=9)
 
     assert len(unseen_blocks(choice, [1.0, 3.0, 2.0], x, y, None, LAW, 0)) == len(seen) == 9
     places = {tuple(row): place for place, row in enumerate(x)}
@@ -138,7 +138,7 @@ def test_priors_see_no_row_of_their_block(monkeypatch):
 def test_a_target_that_never_changes_does_not_hide_the_others():
     x, y = noise_of_columns(60, 2, 0)
     net = ntkgp.mlp(2, activation=Erf(), depth=1)
-    given = Choice(net, net, noise_std=0.1, scale=0.1, log_marginal_likelihood=0.0)
+    given = Choice(net, net, noise_std=0.1, scale=0.1, log_marginal_likelihood=0.0, rows=9)
     both = np.column_stack([y, np.zeros(60)])
     rows = (lambda *rows: given, [2.0, 1.0], x)
     alone, beside = (unseen_blocks(*rows, targets, None, LAW, 0) for targets in (y, both))
@@ -153,7 +153,7 @@ def test_a_flag_of_one_row_says_nothing():
     x, y = noise_of_columns(60, 2, 0)
     x[:, 0] = np.arange(60) == 7
     net = ntkgp.mlp(2, activation=Erf(), depth=1)
-    given = Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0)
+    given = Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0, rows=9)
     assert len(unseen_blocks(lambda *rows: given, [5.0, 1.0], x, y, None, LAW, 0)) == 3
 
 
@@ -169,7 +169,7 @@ def test_an_outlier_does_not_decide():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 1)), rng.normal(size=(60, 1))
     net = ntkgp.mlp(1, activation=Erf(), depth=1)
-    given = Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0)
+    given = Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0, rows=9)
     before = overconfidence(lambda *rows: given, x, y, None, LAW, 0)
     y[7] = 50.0
     after = overconfidence(lambda *rows: given, x, y, None, LAW, 0)
@@ -186,7 +186,7 @@ def test_thirds_that_nothing_can_be_learned_from_say_nothing():
 
     def choice(x, y, weight):
         asked.append(np.ptp(y))
-        return Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0)
+        return Choice(net, net, noise_std=1.0, scale=1.0, log_marginal_likelihood=0.0, rows=9)
 
     assert overconfidence(choice, x, y, None, LAW, 0) == 1
     assert len(asked) == 2
