@@ -18,6 +18,7 @@ FOLDER = ROOT / "benchmarks"
 SHARED = {"common", "pytorch"}
 """What benchmarks import."""
 RATIOS = {
+    "cifar_compute": "seconds",
     "closeness": "std ratio",
     "conformal": "width / own",
     "coverage": "in 90 %",

@@ -333,7 +333,9 @@ def test_cifar_s_training_is_the_paper_s_or_said_to_be_another():
     trainer = EXPERIMENTS["cifar"].presets["paper"].trainer(45_000, black=-1.5)
     assert (trainer.epochs, trainer.batch_size) == (100, 125)
     assert trainer.augment == RandomCropsAndFlips(4, -1.5)
-    assert EXPERIMENTS["cifar"].presets["laptop"].trainer(9_000, black=-1.5).augment is None
+    laptop = EXPERIMENTS["cifar"].presets["laptop"].trainer(45_000, black=-1.5)
+    assert laptop.augment == trainer.augment
+    assert EXPERIMENTS["cifar"].presets["small"].trainer(9_000, black=-1.5).augment is None
     with pytest.raises(ValueError, match="adam"):
         replace(EXPERIMENTS["cifar"].presets["paper"], optimizer="lbfgs")
     with pytest.raises(ValueError, match="padded with black"):
@@ -369,7 +371,7 @@ def test_cifar_ends_in_the_figures_of_both_target_scales(monkeypatch, tmp_path):
     monkeypatch.setattr(cifar, "load", fake_cifar)
     small = {"members": 1, "repeats": 1, "epochs": 1, "max_train": 30, "max_test": 12}
     config = replace(
-        EXPERIMENTS["cifar"].presets["laptop"], **small, depth=5, channels=2, crop_pad=4, max_law=20
+        EXPERIMENTS["cifar"].presets["small"], **small, channels=2, crop_pad=4, max_law=20
     )
     config = replace(config, optimizer="sgd", methods=("ntkgp-fn",))
     contents = run_quietly("cifar", config, tmp_path)

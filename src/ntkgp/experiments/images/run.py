@@ -359,6 +359,6 @@ on_images = partial(
         "confidence_thresholds": lambda config: rounded(np.arange(101) / 100),
         "entropy_edges": lambda config: rounded(np.linspace(0, np.log(CLASSES), 41)),
     },
-    may_grow=("methods", "repeats", "analytic", "max_law"),
+    may_grow=("methods", "target_scales", "repeats", "analytic", "max_law"),
 )
 """An experiment on images, when given its name, title, presets, data and report."""
