@@ -24,7 +24,15 @@ CHOICE = {"method": "deep-ensemble", "scale": "matched", "w_var": 2.0, "kappa2_m
 
 @dataclass(frozen=True)
 class Sizes:
-    runs: tuple[tuple[int, int], ...] = ((16, 4), (16, 10), (32, 2), (32, 4), (32, 8), (64, 2))
+    runs: tuple[tuple[int, int], ...] = (
+        (16, 4),
+        (16, 10),
+        (32, 2),
+        (32, 4),
+        (32, 8),
+        (64, 2),
+        (64, 4),
+    )
     """Channels and epochs."""
     synthetic: int | None = None
     """That many images of noise in place of the real ones."""
