@@ -3,8 +3,8 @@
     python benchmarks/cifar_compute.py [--out runs/bench]
 
 Each run is one member of a deep ensemble, a Myrtle-5, trained as by the experiment `cifar`: 45,000 images,
-crops and flips, the learning rate warmed up, held, then cut at four fifths of the epochs. The error is that of
-the 5,000 validation images, so that a preset may be chosen by it. The file is written after every run.
+crops and flips, the learning rate warmed up, held, then cut at four fifths of the epochs. The error is that
+of the 5,000 validation images, so that a preset may be chosen by it. The file is written after every run.
 NTKGP_DATA or the cache must hold CIFAR-10 and SVHN.
 """
 
