@@ -118,8 +118,8 @@ CIFAR = on_images(
         "laptop": CifarConfig(
             channels=32,
             repeats=3,
-            epochs=6,
-            decay_epoch=5,
+            epochs=7,
+            decay_epoch=6,
             last_rate=0.0003,
             target_scales=("matched",),
             **FEW_STEPS,
