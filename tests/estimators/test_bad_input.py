@@ -481,7 +481,12 @@ def test_the_property_can_fail():
         raise ValueError("X has no rows")
 
 
-def test_one_row_is_enough_for_a_regressor():
+def test_one_row_is_refused_and_few_are_warned_of():
     for model in REGRESSORS:
-        model = clone(model).fit([[1.0, 2.0]], [3.0])
+        with pytest.raises(ValueError, match="two rows or more"):
+            clone(model).fit([[1.0, 2.0]], [3.0])
+        with pytest.raises(ValueError, match="two rows or more"):
+            clone(model).fit([[1.0, 2.0], [2.0, 1.0]], [3.0, 4.0], [1.0, 0.0])
+        with pytest.warns(UserWarning, match="2 rows do not say"):
+            model = clone(model).fit([[1.0, 2.0], [2.0, 1.0]], [3.0, 4.0])
         assert_sound(model, [[1.0, 2.0], [5.0, 0.0]])

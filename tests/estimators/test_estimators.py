@@ -224,8 +224,8 @@ def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypa
     model = GPRegressor(activation="erf", random_state=0).fit(X_SMOOTH, Y_SMOOTH)
     steps = steps_of_less_noise(model, model.law_.noise_std, left_out.LESS_NOISE)
     assert steps == pytest.approx(0)  # the prior has seen all rows
-    for name in ("PRIOR_ROWS", "MORE_ROWS"):
-        monkeypatch.setattr(preparation, name, 10)
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
+    monkeypatch.setattr(preparation, "FURTHER", ())
     model = GPRegressor(activation="erf", random_state=0).fit(X_SMOOTH, Y_SMOOTH)
     steps = steps_of_less_noise(model, model.law_.noise_std, left_out.LESS_NOISE)
     assert steps == pytest.approx(round(steps))
@@ -233,21 +233,50 @@ def test_a_law_of_more_rows_than_its_prior_has_seen_may_have_less_noise(monkeypa
 
 
 def test_scales_of_columns_are_learned_further_on_more_rows(monkeypatch):
+    stages = [(15, 30, 10), (70, 60, 15), (80, 80, 15)]
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 15)
-    monkeypatch.setattr(preparation, "MORE_ROWS", 60)
+    monkeypatch.setattr(preparation, "FURTHER", [preparation.Further(*stage) for stage in stages])
+    searches = []
+
+    def fit_prior(*args, **options):
+        found = ntkgp.fit_prior(*args, **options)
+        searches.append((options.get("start"), found))
+        return found
+
+    monkeypatch.setattr(preparation, "fit_prior", fit_prior)
     nets = [ntkgp.mlp(3, depth=1, b_std=0.5)]
     x = np.random.default_rng(1).normal(size=(80, 3))
     law, data = ntkgp.LAWS["ntkgp"], (x, np.sin(2 * x[:, :1]))
     found = preparation.choose(nets, *data, law, 0)
-    assert found.rows == found.prior.rows == 60
+    assert [prior.rows for _, prior in searches] == [15, 30, 60]  # 80 rows are not more than 80
+    assert found.prior is searches[-1][1]
+    starts = [start for start, _ in searches]
+    assert starts[0] is None
+    assert all(start is prior for start, (_, prior) in zip(starts[1:], searches, strict=False))
+    assert preparation.choose(nets, x[:60], data[1][:60], law, 0).rows == 30
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 60)
+    monkeypatch.setattr(preparation, "FURTHER", ())
     from_the_start = preparation.choose(nets, *data, law, 0)
-    assert found.log_marginal_likelihood == pytest.approx(
-        from_the_start.log_marginal_likelihood, abs=1.0
-    )
+    assert from_the_start.rows == found.rows
+    assert found.log_marginal_likelihood > from_the_start.log_marginal_likelihood - 1.0
+    monkeypatch.undo()
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 15)
     alike = preparation.choose(nets, *data, law, 0, relevance=False)
     assert alike.rows == 15  # the control: few scales need few rows
+
+
+def test_what_was_learned_stays_where_more_rows_cannot_be_factorised(monkeypatch):
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 15)
+    x = np.random.default_rng(0).normal(size=(120, 1))
+    nets = [ntkgp.mlp(1, depth=1, activation=ntkgp.networks.layers.Erf())]
+
+    def rows_of(noise_std):
+        law = ntkgp.LAWS["ntkgp"]
+        return preparation.choose(nets, x, np.sin(2 * x), law, 0, noise_std=noise_std).rows
+
+    monkeypatch.setattr(preparation, "FURTHER", [preparation.Further(15, 120, 10)])
+    assert rows_of(0.1) == 120  # the control
+    assert rows_of(1e-9) == 15
 
 
 SUITED = {
@@ -280,20 +309,28 @@ def test_members_of_a_table_train_as_its_size_suits_them(shape):
     assert found_then == gauss_newton
     assert steps(method="deep-ensemble")[1] is None  # it has no prior to be solved for
     assert steps(min_steps=500)[0] < adam
+    assert steps(members=1000)[1] == gauss_newton  # members that are added train like the others
     few = targets.size <= 1000
-    assert (steps(members=1000)[1] is not None) == few  # their Gram matrices would take gigabytes
-    assert (
-        steps(net=without_kernel(net))[1] is not None
-    ) == few  # nor are gradients of all rows kept
+    assert (steps(net=without_kernel(net))[1] is not None) == few  # gradients of all rows are many
+
+
+@pytest.mark.parametrize(("n", "at_once"), [(2000, 10), (1500, 17), (200, 1000)])
+def test_gauss_newton_solves_as_many_members_at_once_as_fit_into_a_gigabyte(n, at_once):
+    model = EnsembleRegressor(members=1000)
+    trainer = model._suited_trainer([ntkgp.mlp(2, width=8)], np.zeros((n, 1)))
+    assert model._at_once(trainer, n) == at_once
+    assert 4 * at_once * n**2 * 4 <= 1e9  # four copies in float32
+    assert model._at_once(trainer[0], n) is None
+    assert model.set_params(members_at_once=3)._at_once(trainer, n) == 3
 
 
 @pytest.mark.slow
 def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
-    settings = {"members": 2, "width": 16, "min_steps": 1000}
+    settings = {"members": 2, "width": 16, "min_steps": 4000}
     model = EnsembleRegressor(activation="erf", random_state=0, **settings)
     before = clone(model).fit(X_SMOOTH, Y_SMOOTH)
-    for name in ("PRIOR_ROWS", "MORE_ROWS"):
-        monkeypatch.setattr(preparation, name, 10)
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 10)
+    monkeypatch.setattr(preparation, "FURTHER", ())
     for name, value in (("FEW_RESIDUALS", 10), ("ROWS_FOR_PILOTS", 10), ("ENOUGH_ROWS", 10)):
         monkeypatch.setattr(ensemble_regressor, name, value)
     after = clone(model).fit(X_SMOOTH, Y_SMOOTH)
@@ -308,6 +345,41 @@ def test_members_try_less_noise_where_the_prior_has_seen_few_rows(monkeypatch):
     given = clone(model).set_params(noise_std=0.1).fit(X_SMOOTH, Y_SMOOTH)  # the control
     trained = float(given.ensemble_.learner.noise_std) * given.y_scaler_.std[0]
     assert trained == pytest.approx(0.1, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_pilots_hold_rows_out_where_members_train_on_all(monkeypatch):
+    """A noise far too large for these targets is lowered by pilots alone."""
+    for name, value in (("ROWS_FOR_PILOTS", 10), ("ENOUGH_ROWS", 10)):
+        monkeypatch.setattr(ensemble_regressor, name, value)
+    learned = EnsembleRegressor._learned
+
+    def noisy(self, *args, **options):
+        net, noise_std = learned(self, *args, **options)
+        return net, 1000 * noise_std
+
+    monkeypatch.setattr(EnsembleRegressor, "_learned", noisy)
+    trained_on = []
+    train = EnsembleRegressor._train
+
+    def spied(self, net, x, *args, **options):
+        trained_on.append((len(x), options.get("members"), options["trainer"]))
+        return train(self, net, x, *args, **options)
+
+    monkeypatch.setattr(EnsembleRegressor, "_train", spied)
+    settings = {"members": 2, "width": 16, "min_steps": 4000, "activation": "erf"}
+    model = EnsembleRegressor(random_state=0, **settings).fit(X_SMOOTH, Y_SMOOTH)
+    *tried, members = trained_on
+    assert {(n, count) for n, count, _ in tried} == {(180, pilots.PILOTS)}
+    assert all(isinstance(trainer, ntkgp.Descent) for _, _, trainer in tried)
+    assert members[:2] == (200, None)
+    assert len(members[2]) == 2  # Gauss-Newton follows for members
+    scale = model.prior_.net.last.w_std / model.fitted_network().last.w_std
+    given = 1000 * model.prior_.noise_std / scale
+    assert float(model.ensemble_.learner.noise_std) <= pilots.LESS_NOISE * given * (1 + 1e-5)
+    trained_on.clear()
+    EnsembleRegressor(random_state=0, validation_fraction=0, **settings).fit(X_SMOOTH, Y_SMOOTH)
+    assert len(trained_on) == 1  # the control: no rows may be held out
 
 
 @pytest.mark.slow

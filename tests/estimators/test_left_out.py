@@ -161,8 +161,8 @@ def test_a_small_table_trains_on_all_its_rows():
 def test_rows_that_stand_twice_in_a_large_table_are_no_obstacle(monkeypatch):
     """Equal rows with equal targets suggest no noise at all, and the law of a part of them has none."""
     monkeypatch.setattr("ntkgp.estimators.left_out.BLOCK_ROWS", 60)
-    for name in ("PRIOR_ROWS", "MORE_ROWS"):
-        monkeypatch.setattr(preparation, name, 40)
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 40)
+    monkeypatch.setattr(preparation, "FURTHER", ())
     x, y = few_levels()
     model = GPRegressor(activation="erf", depth=1, random_state=0)
     model.fit(np.concatenate([x, x]), np.concatenate([y, y]))
@@ -176,8 +176,8 @@ def test_rows_that_stand_twice_in_a_large_table_are_no_obstacle(monkeypatch):
 def test_less_noise_has_a_floor_and_leaves_the_draws_of_scales_alone(monkeypatch):
     """Rows that stand twice ask for ever less noise, beside which learned scales are no optimum."""
     monkeypatch.setattr(left_out, "_score", lambda law, rows: -law.noise_std)
-    for name in ("PRIOR_ROWS", "MORE_ROWS"):
-        monkeypatch.setattr(preparation, name, 59)  # so that it may be less
+    monkeypatch.setattr(preparation, "PRIOR_ROWS", 59)  # so that it may be less
+    monkeypatch.setattr(preparation, "FURTHER", ())
     monkeypatch.setattr(ensemble_regressor, "PRIOR_ROWS", 59)
     x, y = X[:, 1:].repeat(2, axis=0)[:60], np.sin(X[:, 1]).repeat(2)[:60]
     y = y + 0.3 * np.random.default_rng(5).standard_normal(60)

@@ -26,7 +26,7 @@ class NNGPRegressor(Regressor):
         self.random_state = random_state
 
     def fit(self, X, y):
-        inputs, targets = self._check_xy(X, y)
+        inputs, targets, _ = self._check_xy(X, y)
         self._start()
         x = self._standardise(inputs, np.arange(len(inputs)))
         nets = self._candidates(targets.shape[1])
@@ -63,18 +63,28 @@ Y = 30 + 10 * np.sin(X[:, 0])
 
 @pytest.mark.slow
 def test_it_says_what_the_package_s_own_says():
-    """The same law through `GPRegressor`; another law is the control."""
+    """The same law through `GPRegressor`; another law is the control.
+
+    Ours lets rows left out widen all its standard deviations, by one factor.
+    """
 
     def function(model):
-        """Mean and variance, without noise: ours sets that by rows left out."""
         predicted = model.fit(X, Y).predict_dist(X[:9] + 1)
         return predicted.mean, predicted.epistemic_var
 
-    own = function(NNGPRegressor(random_state=0))
+    def widened(var, by):
+        ratio = var / by
+        return ratio.mean(), np.ptp(ratio) / ratio.mean()
+
+    mean, var = function(NNGPRegressor(random_state=0))
     options = {"depth": 1, "activation": "relu", "random_state": 0}
     ours, other = (function(ntkgp.GPRegressor(law, **options)) for law in ("nngp", "ntkgp"))
-    np.testing.assert_allclose(own, ours, rtol=1e-5)
-    assert np.max(np.abs(np.subtract(own, other))) > 1e-2
+    np.testing.assert_allclose(ours[0], mean, rtol=1e-5)
+    assert np.max(np.abs(other[0] - mean)) > 1e-2
+    factor, spread = widened(ours[1], by=var)
+    assert 1 <= factor < 1.5
+    assert spread < 1e-5
+    assert widened(other[1], by=var)[1] > 1e-2
 
 
 @pytest.mark.slow

@@ -154,15 +154,39 @@ def test_other_devices_keep_the_derivatives_of_xla(monkeypatch):
     assert programs[0] == programs[1]
 
 
+NET = ntkgp.LayeredNetwork(
+    (6, 6, 2),
+    [Conv(4), ntkgp.layers.Relu(), Conv(3), ntkgp.layers.GlobalAvgPool()],
+    ntkgp.layers.Dense(1),
+)
+IMAGES = jnp.ones((2, 6, 6, 2))
+
+
+def storages(f, *arguments):
+    """Of each convolution in the program of f. A CPU's loops are quick with one of them only."""
+    program = str(jax.make_jaxpr(f)(*arguments))
+    return re.findall(r"ConvDimensionNumbers\((.*spec=.*)\)", program)
+
+
 def test_a_training_step_has_convolutions_of_one_storage_only():
-    """Others are many times slower in the loops of a CPU program; the first layer needs one only."""
-    net = ntkgp.LayeredNetwork(
-        (6, 6, 2),
-        [Conv(4), ntkgp.layers.Relu(), Conv(3), ntkgp.layers.GlobalAvgPool()],
-        ntkgp.layers.Dense(1),
-    )
-    theta, x = net.init(jax.random.key(0)), jnp.ones((2, 6, 6, 2))
-    program = str(jax.make_jaxpr(jax.grad(lambda theta: net.apply(theta, x).sum()))(theta))
-    found = re.findall(r"ConvDimensionNumbers\((.*spec=.*)\)", program)
+    theta = NET.init(jax.random.key(0))
+    found = storages(jax.grad(lambda theta: NET.apply(theta, IMAGES).sum()), theta)
     assert len(found) == 3  # two forward, one backward: none for the weights, none for the data
     assert len(set(found)) == 1
+
+
+def test_delta_has_convolutions_of_one_storage_only():
+    thetas = [NET.init(jax.random.key(i)) for i in (0, 1)]
+    delta = partial(ntkgp.METHODS["ntkgp-param"].offset, NET, x=IMAGES)
+    found = storages(delta, *thetas)
+    assert (
+        len(found) == 5
+    )  # two of the network, and d(x * w) = x * dw in the first, also dx * w then
+    assert len(set(found)) == 1
+
+    def product(theta_0, theta_star):
+        return jax.jvp(lambda theta: NET.apply(theta, IMAGES), (theta_0,), (theta_star,))[1]
+
+    assert len(set(storages(product, *thetas))) == 2  # the control: with a derivative to transpose
+    star = ntkgp.networks.protocol.scale(NET, thetas[1], body=1.0, head=0.0)
+    np.testing.assert_allclose(delta(*thetas), product(thetas[0], star), rtol=1e-5)

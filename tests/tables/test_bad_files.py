@@ -39,7 +39,7 @@ BAD = {
     "spreadsheet": (b"PK\x03\x04" + bytes(100), r"a zip archive or a spreadsheet"),
     "changes type": (
         spoiled(150, "1,2,many"),
-        r"column 'y' has numbers up to row 149, and then 'many'",
+        r"column 'y' has numbers up to row 149, and then 'many'.*--categorical y if they are categories\.$",
     ),
     "same names": (spoiled(0, "a,a,y"), r"columns of the same name: 'a'"),
     "no target values": (b"a,y\n" + b"1,\n2,NA\n" * 20, r"'y' has no value in any row"),

@@ -116,6 +116,9 @@ def test_columns_that_are_missing_are_named():
     features = TableFeatures.learned(rents(), drop=["rent", "dear"])
     with pytest.raises(ValueError, match=r"needs columns 'size', 'town', and the table has 'lift'"):
         features.encode(rents().select(["lift", "listed"]))
+    names = ["Town" if name == "town" else name for name in rents().column_names]
+    with pytest.raises(ValueError, match="Did you mean 'Town'"):
+        features.encode(rents().rename_columns(names))
 
 
 def test_a_column_of_another_type_is_named_with_its_first_value():

@@ -68,6 +68,8 @@ def test_novelty_is_about_usual_here_and_large_far_away(model):
     assert np.median(model.novelty(far)) > 3
     referred = TableRegressor(gp(), drop=["dear"]).fit(table, "rent").refer_to(far)
     assert np.mean(referred.novelty(far) > 1) == pytest.approx(0.05, abs=0.02)
+    ten = far.slice(0, 10)  # too few to say what one row in twenty has: the largest is usual
+    assert referred.refer_to(ten).novelty(ten).max() == pytest.approx(1)
 
 
 def test_columns_of_a_prediction_add_up(model):

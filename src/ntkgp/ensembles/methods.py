@@ -8,6 +8,7 @@ from jax import Array
 
 from ntkgp.core.storage import storable
 from ntkgp.core.typing import Params, Part
+from ntkgp.networks.layers.convolution import by_forward_mode
 from ntkgp.networks.protocol import Network, scale
 
 
@@ -40,6 +41,7 @@ class Tangent:
     """δ(x) = ∇f(x, θ₀) θ*, with θ* = (body · θ̃^{≤L}, head · θ̃^{L+1}): one JVP (Eq. 10).
 
     With `minus_init`, f(x, θ₀) is subtracted, which the same JVP gives for free (Eq. 29, 30).
+    Training takes no gradient through δ; one of yours, of convolutions in XLA's loops, is slow on a CPU.
     """
 
     body: float
@@ -50,7 +52,8 @@ class Tangent:
 
     def __call__(self, net: Network, theta_0: Params, theta_tilde: Params, x: Array) -> Array:
         theta_star = scale(net, theta_tilde, body=self.body, head=self.head)
-        f_0, delta = jax.jvp(lambda theta: net.apply(theta, x), (theta_0,), (theta_star,))
+        with by_forward_mode():  # δ is fixed: no gradient goes through it
+            f_0, delta = jax.jvp(lambda theta: net.apply(theta, x), (theta_0,), (theta_star,))
         return delta - f_0 if self.minus_init else delta
 
 

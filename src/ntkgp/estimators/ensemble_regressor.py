@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ntkgp.core.arrays import check_counts
 from ntkgp.core.storage import storable
+from ntkgp.ensembles.ensemble import Ensemble
 from ntkgp.ensembles.methods import Method, get_method
 from ntkgp.ensembles.noise import ConstantNoise, LearnedNoise, Noise
 from ntkgp.ensembles.trainers import Descent, Trainer
@@ -30,7 +31,7 @@ from ntkgp.estimators.preparation import (
     holdout,
     with_unit_prior,
 )
-from ntkgp.estimators.regression import Joint, Regressor
+from ntkgp.estimators.regression import Joint, Regressor, check_row_noise
 from ntkgp.laws.exact import condition
 from ntkgp.laws.row_noise import RowNoise
 from ntkgp.laws.table import Law, get_law
@@ -41,7 +42,7 @@ from ntkgp.predictive.calibration import best_noise_std
 from ntkgp.predictive.distributions import Mixture, Normal
 
 ROWS_FOR_PILOTS = 1000
-"""Where rows are held out and members train on more than so many, a few first try less noise."""
+"""Where members train on more than so many, pilots try less noise."""
 MOST_NOISE = 100.0
 """The most that a learned σ²(x) can be, over the σ² of constant noise."""
 
@@ -58,23 +59,27 @@ class TrainingRows(NamedTuple):
 class EnsembleRegressor(Regressor, EnsembleEstimator):
     """An ensemble of neural networks that says how sure it is; by default Bayesian, NTKGP-param.
 
-    Inputs and targets are standardised inside. The prior is learned: a scale for each input column,
-    the weight and bias scales of each layer, the scale of the function, the noise and the activation
-    have the highest marginal likelihood of the infinitely wide network, on at most 400 rows; those of the
-    best activation are then learned further, on at most 1,000. Of images and of networks whose kernel is
-    unknown, only the noise and the function's scale are learned. Where data leave the scales of the
-    prior open, so do members: each has a draw from the posterior of the scales.
+    Inputs and targets are standardised inside. The prior is learned: a scale for each input column, the
+    weight and bias scales of each layer, the scale of the function, the noise and the activation have the
+    highest marginal likelihood of the infinitely wide network, on at most 400 rows; those of the best
+    activation are then learned further, on at most 1,000, and on 2,000 of more than 4,000 that are
+    trained on. Of images and of networks whose kernel is unknown, only the noise and the function's scale
+    are learned. Where data leave the scales of the prior open, so do members: each has a draw from the
+    posterior of the scales given at most 400 rows.
 
     Rows that are not trained on check the noise. Up to 2,000 targets, the exact posterior of infinite
     width predicts rows from all others, so that members train on all. Between 30 and 400 of them, if the
     noise is constant and learned, priors learned without a third of the rows say how much too sure the
     learned one is; from 30 on, others learned without a third of a column's order say it of rows away
     from the data. With more rows, for methods that follow no posterior, and for learned noise, a tenth
-    of the rows, and at least 5, is held out; from fewer than 20 none are. If members then train on more
-    than 1,000, a few first try whether less noise in training suits the rows held out better. The rows left
-    out or held out also set the noise of predictions, by their likelihood; the fewer they are, the
-    nearer it stays to that of training. Several targets share the noise of training and the scale,
-    relative to their standard deviations.
+    of the rows, and at least 5, is held out; from fewer than 20 none are. The rows left out or held out
+    also set the noise of predictions, by their likelihood; the fewer they are, the nearer it stays to
+    that of training. Several targets share the noise of training and the scale, relative to their
+    standard deviations.
+
+    If members train on more than 1,000 rows, the noise is learned and the method has a regulariser, three
+    pilots first try whether less noise in training suits rows held out better: those above, or a tenth that
+    is held out from pilots alone.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
@@ -98,12 +103,13 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             min_epochs passes over the data or min_steps steps, whichever is more. min_steps is 4,000
             by default, and 12,000 for more than 2,000 targets.
         weight_decay: for deep ensembles; other methods have the regulariser of their prior instead.
-        validation_fraction: share of the rows held out, 0 for none; None for a tenth where the exact
-            law cannot check the noise.
+        validation_fraction: share of the rows held out, 0 for none, not even from pilots; None for a
+            tenth where the exact law cannot check the noise.
         trainer: a `Trainer`, or several that work in turn; None for Adam, and on up to 2,000 targets
             for Gauss-Newton after it, if the method has a regulariser and the noise is constant; on up to
-            1,000 for networks that are not made of dense layers, and for many members at once.
-        members_at_once: how many train at the same time; None for all. Fewer take less memory.
+            1,000 for networks that are not made of dense layers.
+        members_at_once: how many train at the same time; None for all, or as many as Gauss-Newton has a
+            gigabyte for. Fewer take less memory.
         warm_start: whether a second `fit` on the same data keeps the members that are there and
             trains only those that `members` asks for beyond them.
         random_state: an integer makes every run the same.
@@ -202,11 +208,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     def _row_noise(self) -> RowNoise | None:
         if self.noise is None or isinstance(self.noise, Noise):
             return None
-        if isinstance(self.noise, type) or not isinstance(self.noise, RowNoise):
-            raise TypeError(
-                "noise must be None, ntkgp.VaryingNoise(), ntkgp.HeavyTails() or ntkgp.LearnedNoise(); "
-                f"got {self.noise!r}."
-            )
+        check_row_noise(self.noise, "ntkgp.LearnedNoise()")
         return self.noise
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "EnsembleRegressor":
@@ -219,9 +221,7 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> "EnsembleRegressor":
-        inputs, targets = self._check_xy(X, y)
-        used, weight = self._weights(sample_weight, len(inputs))
-        inputs, targets = inputs[used], targets[used]
+        inputs, targets, weight = self._check_xy(X, y, sample_weight)
         nets = self._candidates(self._noise.heads * targets.shape[1])
         self._check_noise(nets)
         share = self._share_to_hold_out(nets, targets.size)
@@ -236,20 +236,26 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
         scaled = self.y_scaler_.apply("y", targets)
         row_weight = self._row_weight(x, scaled, weight)
         stops_early = len(held_out) and self._stops_early()
-        fit_members = partial(
-            self._train,
-            net,
-            x[train],
-            scaled[train],
-            trainer=trainer,
-            prior=self.uncertain_prior_,
-            noise=self._noise,
-            sample_weight=None if row_weight is None else row_weight[train],
-            validation=(x[held_out], scaled[held_out]) if stops_early else None,
-        )
-        if self._may_need_less_noise(len(train), len(held_out)):
-            noise_std = less_noise(fit_members, noise_std, x[held_out], scaled[held_out])
-        self.ensemble_ = fit_members(noise_std=noise_std)
+
+        def fit_members(rows: NDArray[Any], trainer: Any, **options: Any) -> Ensemble:
+            return self._train(
+                net,
+                x[rows],
+                scaled[rows],
+                trainer=trainer,
+                prior=self.uncertain_prior_,
+                noise=self._noise,
+                sample_weight=None if row_weight is None else row_weight[rows],
+                validation=(x[held_out], scaled[held_out]) if stops_early else None,
+                **options,
+            )
+
+        if len(train) > ROWS_FOR_PILOTS and self._may_need_less_noise():
+            seen, asked = self._rows_of_pilots(train, held_out)
+            if len(asked) >= ENOUGH_ROWS:
+                fit_pilots = partial(fit_members, seen, self._quick(trainer))
+                noise_std = less_noise(fit_pilots, noise_std, x[asked], scaled[asked])
+        self.ensemble_ = fit_members(train, trainer, noise_std=noise_std)
         if self._sets_noise_by(held_out):
             predicted = self._stretched(self.ensemble_.predict(x[held_out]))
             relative: Any = 1.0 if weight is None else 1 / weight[held_out, None]
@@ -387,24 +393,36 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     def _suited_trainer(
         self, nets: Sequence[Network], targets: NDArray[Any]
     ) -> Trainer | Sequence[Trainer]:
+        at_once = {} if self.members_at_once is None else {"members_at_once": self.members_at_once}
+        check_counts(members=self.members, **at_once)
         regularised = not get_method(self.method).takes_weight_decay
         least_squares = regularised and self._noise.least_squares
-        most = self._most_solved(nets) if least_squares else 0.0
-        return self._trainer(len(targets), targets.size, most)
+        quick = FEW_RESIDUALS if all(map(has_table_kernel, nets)) else FEW_GRADIENTS
+        return self._trainer(len(targets), targets.size, quick if least_squares else 0)
 
-    def _most_solved(self, nets: Sequence[Network]) -> float:
-        """Residuals that Gauss-Newton is quick for, and whose Gram matrices take a gigabyte."""
-        if not all(map(has_table_kernel, nets)):
-            return FEW_GRADIENTS
-        name = "members" if self.members_at_once is None else "members_at_once"
-        at_once = check_counts(**{name: getattr(self, name)})[name]
-        return max(FEW_GRADIENTS, FEW_RESIDUALS * min(1.0, 10 / at_once) ** 0.5)
-
-    def _may_need_less_noise(self, n: int, n_held_out: int) -> bool:
-        """Whether to ask rows held out: the prior saw far fewer, and members learn features."""
+    def _may_need_less_noise(self) -> bool:
+        """Whether pilots may try less noise: members learn features that the prior does not know."""
         learned = self.noise_std is None and self._noise.constant and not self._goes_on()
         regularised = not get_method(self.method).takes_weight_decay
-        return learned and regularised and n > ROWS_FOR_PILOTS and n_held_out >= ENOUGH_ROWS
+        return learned and regularised
+
+    def _rows_of_pilots(
+        self, train: NDArray[Any], held_out: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Rows that pilots train on, and rows that they are asked about.
+
+        Where members train on all rows, a tenth is held out from pilots alone.
+        """
+        if len(held_out) or self.validation_fraction is not None or self.row_noise_ is not None:
+            return train, held_out
+        places = holdout(len(train), HELD_OUT, np.random.default_rng(self.seed_))
+        return train[places[0]], train[places[1]]
+
+    def _quick(self, trainer: Trainer | Sequence[Trainer]) -> Trainer | Sequence[Trainer]:
+        """What pilots train by: the user's trainer, or Adam, without Gauss-Newton after it."""
+        if self.trainer is None and isinstance(trainer, Sequence):
+            return trainer[0]
+        return trainer
 
     def _chosen_before(self, nets: Sequence[Network]) -> tuple[Network, float]:
         """The network and σ of the fit that this one adds to, unless settings ask for others."""

@@ -26,9 +26,11 @@ FEW_RESIDUALS = 2000
 """Up to so many, ten members of the default network take enough of Gauss-Newton's steps within half a
 minute and a gigabyte."""
 FEW_GRADIENTS = 1000
-"""The same for many members, and for other networks: a Gram matrix may need the gradients of all rows."""
+"""The same for other networks: a Gram matrix may need the gradients of all rows."""
+SOLVED_AT_ONCE = 10
+"""Members whose Gram matrices of FEW_RESIDUALS take a gigabyte."""
 LEAST_STEPS, MOST_STEPS = 10, 50
-"""Its steps for 1,000 residuals and more, and for fewer than half as many."""
+"""Gauss-Newton's steps for 1,000 residuals and more, and for fewer than half as many."""
 FEW_STEPS, MANY_STEPS = 4_000, 12_000
 """Adam's steps for at most FEW_RESIDUALS targets, and for more."""
 
@@ -65,7 +67,7 @@ class EnsembleEstimator(TableEstimator):
         return bool(self.warm_start) and hasattr(self, "ensemble_")
 
     def _trainer(
-        self, n: int, targets: int | None = None, most_solved: float = 0.0
+        self, n: int, targets: int | None = None, most_solved: int = 0
     ) -> Trainer | Sequence[Trainer]:
         """The user's trainer, or the default for n rows: Adam.
 
@@ -92,6 +94,13 @@ class EnsembleEstimator(TableEstimator):
         affordable = int(LEAST_STEPS * (1000 / residuals) ** 2)  # each costs N² or more
         steps = min(max(affordable, LEAST_STEPS), MOST_STEPS)
         return [adam, GaussNewton(max_steps=steps, tolerance=3e-4)]
+
+    def _at_once(self, trainer: Trainer | Sequence[Trainer] | None, residuals: int) -> int | None:
+        """How many members train at the same time: Gauss-Newton keeps a Gram matrix of each."""
+        solved = isinstance(trainer, Sequence) and any(isinstance(t, GaussNewton) for t in trainer)
+        if self.members_at_once is not None or not solved:
+            return self.members_at_once
+        return max(1, int(SOLVED_AT_ONCE * (FEW_RESIDUALS / residuals) ** 2))
 
     def _checkpoint(self, members: int | list[int]) -> Checkpoint | None:
         """Where the next training within a fit keeps its state: each has a directory of its own."""
@@ -161,7 +170,7 @@ class EnsembleEstimator(TableEstimator):
             member_nets=None if prior is None else prior.draw(members, self.seed_),
             seed=self.seed_,
             trainer=trainer or self._trainer(len(x)),
-            members_at_once=self.members_at_once,
+            members_at_once=self._at_once(trainer, targets.size),
             checkpoint=self._checkpoint(members),
             backend=self.backend,
             progress=bool(self.verbose),

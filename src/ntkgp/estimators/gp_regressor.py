@@ -25,14 +25,15 @@ from ntkgp.predictive.distributions import Normal
 class GPRegressor(Regressor):
     """The exact law of an infinitely wide ensemble; by default the NTKGP posterior.
 
-    Inputs and targets are standardised inside. The prior is learned: a scale for each input column,
-    the weight and bias scales of each layer, the scale of the function, the noise, and the activation
-    are those of highest marginal likelihood, on at most 400 rows; those of the best activation are then
-    learned further, on at most 1,000. Rows left out check them: each of up to 500 rows is predicted from
-    all others, and the noise of predictions makes them most likely. From 30 rows on, thirds of the order
-    of the three columns that matter most are predicted by priors learned without them, and if these were
-    too sure, the function's scale grows. Between 30 and 400 rows, thirds drawn at random are predicted by
-    priors learned without them, and if these were too sure, all standard deviations grow.
+    Inputs and targets are standardised inside. The prior is learned: a scale for each input column, the
+    weight and bias scales of each layer, the scale of the function, the noise, and the activation are
+    those of highest marginal likelihood, on at most 400 rows; those of the best activation are then
+    learned further, on at most 1,000, and on 2,000 of more than 4,000. Rows left out check them: each of
+    up to 500 rows is predicted from all others, and the noise of predictions makes them most likely. From
+    30 rows on, thirds of the order of the three columns that matter most are predicted by priors learned
+    without them, and if these were too sure, the function's scale grows. Between 30 and 400 rows, thirds
+    drawn at random are predicted by priors learned without them, and if these were too sure, all standard
+    deviations grow.
 
     Args:
         law: "ntkgp", "nngp", "randomised-prior" or "deep-ensemble", or an `ntkgp.Law` of your own.
@@ -103,9 +104,7 @@ class GPRegressor(Regressor):
         """
         law = get_law(self.law)
         check_row_noise(self.noise)
-        inputs, targets = self._check_xy(X, y)
-        used, weight = self._weights(sample_weight, len(inputs))
-        inputs, targets = inputs[used], targets[used]
+        inputs, targets, weight = self._check_xy(X, y, sample_weight)
         self._start()
         x = self._standardise(inputs, np.arange(len(inputs)), weight)
         nets = [require_layers(net) for net in self._candidates(targets.shape[1])]

@@ -14,6 +14,8 @@ PILOTS = 3
 """Members that try a lower noise."""
 LESS_NOISE = 0.4
 """The step in which it is lowered."""
+LEAST_GAIN = 0.01
+"""Nats a row that another step must be worth: below some noise nothing changes any more."""
 
 
 def less_noise(
@@ -40,6 +42,6 @@ def less_noise(
         less = LESS_NOISE * noise_std
         found = log_probs(less)
         gains = (found - best).mean(axis=1)
-        if np.mean(gains) <= np.std(gains) / len(gains) ** 0.5:
+        if np.mean(gains) <= max(np.std(gains) / len(gains) ** 0.5, LEAST_GAIN):
             return noise_std
         noise_std, best = less, found

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ntkgp.core.threads import in_threads
+from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.laws.evidence import best_noise_and_scale, has_cheap_kernel, training_kernel
 from ntkgp.laws.prior import LearnedPrior, fit_prior
 from ntkgp.laws.table import Law
@@ -42,8 +43,19 @@ PRIOR_ROWS = 400
 PRIOR_ROWS_WITHOUT_KERNEL = 200
 """Rows drawn to learn the prior on: each step costs their number squared, and a little cubed."""
 PRIOR_STEPS = 40
-MORE_ROWS, MORE_STEPS = 1000, 15
-"""With more than those, scales of columns are learned further on so many."""
+
+
+class Further(NamedTuple):
+    """A later stage of learning the scales of columns: from where they are, on more rows."""
+
+    beyond: int
+    """Tables of more rows than this have it."""
+    rows: int
+    steps: int
+
+
+FURTHER = (Further(PRIOR_ROWS, 1000, 15), Further(4000, 2000, 10))
+"""The last takes about six seconds, less than members or exact law do on such tables."""
 HELD_OUT = 0.1
 """The share of rows held out by default."""
 ENOUGH_ROWS = 100
@@ -108,7 +120,7 @@ def choose(
     """The network, its scales and its noise of highest marginal likelihood.
 
     Computed on rows drawn at random, `PRIOR_ROWS` at most. Scales of columns are many, so the best
-    network's are then learned a little further on `MORE_ROWS`. See `fit_prior` for the options. Of
+    network's are then learned `FURTHER` on more. See `fit_prior` for the options. Of
     networks on images, and of those without an exact kernel, only the noise and one scale are
     learned; of all networks if `learn` is False.
     """
@@ -122,11 +134,17 @@ def choose(
         return _scaled(net, x, y, law, seed, noise_std, sample_weight)
 
     best = max(in_threads(choice, nets), key=lambda choice: choice.log_marginal_likelihood)
-    if best.prior is None or not relevance or len(x) <= PRIOR_ROWS:
+    if best.prior is None or not relevance:
         return best
     net = require_layers(best.candidate)
-    settings |= {"start": best.prior, "rows": MORE_ROWS, "max_steps": MORE_STEPS}
-    return _learned(net, x, y, law, seed, noise_std, settings)
+    for stage in FURTHER:
+        if len(x) > stage.beyond:
+            settings |= {"start": best.prior, "rows": stage.rows, "max_steps": stage.steps}
+            try:
+                best = _learned(net, x, y, law, seed, noise_std, settings)
+            except NotPositiveDefinite:  # next to no noise: more rows are nearly equal
+                break
+    return best
 
 
 def with_unit_prior(choice: Choice, x: NDArray[Any], law: Law) -> Choice:

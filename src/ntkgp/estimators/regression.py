@@ -1,5 +1,6 @@
 """What both regressors share: targets standardised, predictions in the user's units."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,9 @@ from ntkgp.networks.protocol import Network
 from ntkgp.predictive.distributions import Normal
 from ntkgp.predictive.metrics.checks import as_open
 
+FEW_ROWS = 5
+"""Fewer are warned of."""
+
 
 class Joint(NamedTuple):
     """A function's mean and covariance at n rows, and the noise of observations of it."""
@@ -37,10 +41,11 @@ class Joint(NamedTuple):
     """Broadcastable to (n, c)."""
 
 
-def check_row_noise(noise: Any, kinds: str = "ntkgp.VaryingNoise() or ntkgp.HeavyTails()") -> None:
-    """An error for what is no model of noise that differs from row to row."""
+def check_row_noise(noise: Any, *others: str) -> None:
+    """An error for what is no model of noise that differs from row to row; `others` are named too."""
     if noise is not None and (isinstance(noise, type) or not isinstance(noise, RowNoise)):
-        raise TypeError(f"noise must be None, {kinds}; got {noise!r}.")
+        *first, last = ("None", "ntkgp.VaryingNoise()", "ntkgp.HeavyTails()", *others)
+        raise TypeError(f"noise must be {', '.join(first)} or {last}; got {noise!r}.")
 
 
 class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
@@ -66,11 +71,29 @@ class Regressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def _check_xy(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """X as it is, and y (n, c)."""
+    def _check_xy(
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        """X as it is, y (n, c) and the weights of rows that count; no weights if all are alike."""
         inputs, targets = self._check_training_data(X, y, y_numeric=True, multi_output=True)
         self.one_target_ = targets.ndim == 1
-        return inputs, targets.reshape(len(targets), -1).astype(np.float64)
+        used, weight = self._weights(sample_weight, len(inputs))
+        self._check_number_of_rows(int(np.sum(used)))
+        targets = targets.reshape(len(targets), -1).astype(np.float64)
+        return inputs[used], targets[used], weight
+
+    def _check_number_of_rows(self, n: int) -> None:
+        """Refuse one row, and warn of few that are to say how large the noise is."""
+        if n == 1:
+            raise ValueError(
+                "a fit needs two rows or more: one does not say how much targets vary; got n_samples=1."
+            )
+        if n < FEW_ROWS and self.noise_std is None:
+            warnings.warn(
+                f"{n} rows do not say how much targets vary, and intervals are likely too narrow: fit at "
+                f"least {FEW_ROWS}, or give noise_std.",
+                stacklevel=4,
+            )
 
     def _choose(
         self,

@@ -44,7 +44,7 @@ class LearnedPrior:
     rows: int
     """How many those are."""
     steps: int
-    """Evaluations of the objective and its gradient."""
+    """Evaluations of the objective and its gradient; with `start`, those since."""
     converged: bool
     """Whether the search ended in an optimum, not at its limit of steps."""
     scales: dict[str, float] = field(repr=False)
@@ -234,7 +234,7 @@ class Search:
         if found.fun >= _FAILED:
             raise NotPositiveDefinite(
                 "no prior could be learned: the covariance of the observations could not be "
-                "factorised at any start. Give a noise_std, or drop rows that are nearly equal."
+                "factorised at any start. Give a larger noise_std, or drop rows that are nearly equal."
             )
         net, noise_std = self.space.at(found.x)
         at_bound = (belief.low < belief.high) & (

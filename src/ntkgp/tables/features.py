@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -112,9 +113,12 @@ def require_columns(there: Sequence[str], names: Sequence[str], who: str = "ther
     if missing:
         have = ", ".join(map(repr, there[:20]))
         more = ", …" if len(there) > 20 else ""
+        by_small_letters = {name.lower(): name for name in there}
+        near = get_close_matches(missing[0].lower(), by_small_letters, n=1)
+        meant = f" Did you mean {by_small_letters[near[0]]!r}?" if near else ""
         raise ValueError(
             f"{who} column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}, and the "
-            f"table has {have}{more}."
+            f"table has {have}{more}.{meant}"
         )
 
 

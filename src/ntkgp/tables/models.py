@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any, Self
 
 import numpy as np
@@ -91,7 +92,9 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
     def _usual_doubt(self, rows: NDArray[Any]) -> float:
         few = np.random.default_rng(0).permutation(len(rows))[:REFERENCE_ROWS]
-        found = float(np.quantile(self._doubt(rows[few]), USUAL))
+        doubts = np.sort(self._doubt(rows[few]))
+        rank = min(ceil(USUAL * (len(doubts) + 1)), len(doubts))  # so that few rows set it no lower
+        found = float(doubts[rank - 1])
         return max(found, float(np.finfo(np.float32).tiny))
 
     def refer_to(self, X: Any) -> Self:

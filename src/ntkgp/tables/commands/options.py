@@ -145,10 +145,11 @@ def _refuse_mixed(arguments: argparse.Namespace, table: Any) -> None:
             continue
         if found := first_word_among_numbers(values, max_levels=30):
             row, word = found
+            otherwise = "" if name == arguments.target else f", or --drop {name}"
             raise ValueError(
                 f"{arguments.data}: column {name!r} has numbers up to row {row:,}, and then "
                 f"{word[:40]!r}. Mend it; or give --missing {word[:40]!r} if that is a missing value, "
-                f"--categorical {name} if they are categories, or --drop {name}."
+                f"--categorical {name} if they are categories{otherwise}."
             )
 
 

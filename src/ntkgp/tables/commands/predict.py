@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     talk.say(
         f"{rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} a second. {100 * novel / rows:.1f} % "
-        "have a novelty above 1, where 5 % of rows like those of training have."
+        "have a novelty above 1; of rows like those of training about 5 % would."
     )
     talk.say(f"predictions: {arguments.out}")
     talk.finish()
