@@ -29,6 +29,7 @@ from ntkgp.ensembles.plans import choose_plan
 from ntkgp.ensembles.problem import Data, Problem, draw_members
 from ntkgp.ensembles.trainers import default_trainer, gauss_newton
 from ntkgp.ensembles.trainers.descent import shuffled
+from ntkgp.ensembles.trainers.protocol import CONVERGED, LIMIT
 from ntkgp.ensembles.training import run_rounds, train
 
 X = np.array([[-1.5], [-0.6], [0.4], [1.3]])
@@ -459,17 +460,38 @@ def test_threads_keep_the_settings_of_jax(monkeypatch):
     assert in_threads(dtype, [0, 1]) == [np.float32] * 2  # the control
 
 
-def test_gauss_newton_solves_for_one_member_at_a_time():
+def test_gauss_newton_solves_for_one_member_at_a_time(monkeypatch):
     """XLA divides a batch of LAPACK's calls among its threads: two such programs may wait for ever."""
+    learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=8))
+    problem, trainer = Problem(learner, DATA), GaussNewton()
 
-    def factorised(solve):
-        """The shapes of the matrices that are factorised."""
-        batch = (jnp.zeros((3, 4, 4)), jnp.ones(3), jnp.ones((3, 4)))
-        program = str(jax.make_jaxpr(jax.vmap(solve))(*batch))
-        return set(re.findall(r"f32\[([\d,]+)\] = cholesky\b", program))
+    def factorised():
+        """The shapes of the matrices that are factorised in one step of three members."""
+        states = jax.vmap(partial(trainer.init, problem))(draws)
+        step = jax.vmap(lambda draw, state: trainer.step(problem, draw, state, None))
+        return set(
+            re.findall(r"f32\[([\d,]+)\] = cholesky\b", str(jax.make_jaxpr(step)(draws, states)))
+        )
 
-    assert factorised(gauss_newton._solved) == {"4,4"}
-    assert factorised(gauss_newton._solve) == {"3,4,4"}  # the control
+    assert factorised() == {"4,4"}
+    monkeypatch.setattr(gauss_newton, "in_turns", lambda f: f)
+    assert factorised() == {"3,4,4"}  # the control
+
+
+def test_a_member_that_has_ended_takes_no_step():
+    learner, draws = drawn("ntkgp-param", ntkgp.mlp(1, width=8), range(2))
+    problem, trainer = Problem(learner, DATA), GaussNewton()
+    states = jax.vmap(partial(trainer.init, problem))(draws)
+    states = states._replace(ended=jnp.array([CONVERGED, LIMIT], jnp.int32))
+    step = jax.vmap(lambda draw, state: trainer.step(problem, draw, state, None))
+    after, losses = step(draws, states)
+    jax.tree.map(np.testing.assert_array_equal, one(after, 0), one(states, 0))
+    assert np.all(losses > 0)
+    moved = [
+        np.any(leaf[1] != old[1])
+        for leaf, old in zip(*map(jax.tree.leaves, (after.theta, states.theta)), strict=True)
+    ]
+    assert any(moved)  # the control
 
 
 def test_gauss_newton_forecasts_its_memory():

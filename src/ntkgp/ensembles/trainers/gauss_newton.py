@@ -1,8 +1,9 @@
 """Regularised nonlinear least squares in the dual: Levenberg-Marquardt with the empirical NTK."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from ntkgp.core.typing import Params
 from ntkgp.ensembles.problem import Draw, Problem, training_set
 from ntkgp.ensembles.trainers.protocol import CONVERGED, LIMIT, STUCK, check_positive
 from ntkgp.networks.protocol import squared_norm
+
+R = TypeVar("R")
 
 _COPIES = 4  # of a member's Gram matrix that one step holds
 _ROUNDING = 4  # times n · eps · mean diagonal: the least damping that a Gram matrix resolves
@@ -127,13 +130,18 @@ class GaussNewton:
     def step(
         self, problem: Problem, draw: Draw, state: LMState, given: None
     ) -> tuple[LMState, Array]:
+        step = in_turns(_step) if jax.default_backend() == "cpu" else _step
+        return step(self, problem, draw, state)
+
+    def further(self, problem: Problem, draw: Draw, state: LMState) -> tuple[LMState, Array]:
+        """One step of a member that goes on."""
         learner = problem.learner
         at = _linearised(problem, draw, state.theta)
         pull = _noise_var(problem) if learner.method.anchor else 0.0
         least = _least_damping(problem, at.gram)
         total = jnp.maximum(pull + state.damping, least)  # s = σ² + μ
         shrink = pull / total
-        dual = _solved(at.gram, total, at.residual + shrink * at.jv)
+        dual = _solve(at.gram, total, at.residual + shrink * at.jv)
         step = _primal(problem, draw, state.theta, dual, shrink, at.v)
 
         # The quadratic model's decrease, ½‖J d‖² + (½σ² + μ)‖d‖²_Λ: a sum, so nothing cancels.
@@ -144,9 +152,7 @@ class GaussNewton:
         before, data_loss = _objective(problem, draw, state.theta)
         theta = jax.tree.map(jnp.add, state.theta, step)
         gained = before - _objective(problem, draw, theta)[0]
-        take = ((gained > 0) | (learner.method.linear & jnp.isfinite(gained))) & (
-            state.ended == LIMIT
-        )
+        take = (gained > 0) | (learner.method.linear & jnp.isfinite(gained))
         new = LMState(
             theta=jax.tree.map(lambda new, old: jnp.where(take, new, old), theta, state.theta),
             **_next_damping(state, take, gained, promised, least),
@@ -164,7 +170,7 @@ class GaussNewton:
         converged = small & ~failing & (state.damping <= calm)
         stuck = (small & failing) | ~jnp.isfinite(objective)
         ending = jnp.where(converged, CONVERGED, jnp.where(stuck, STUCK, LIMIT))
-        return jnp.where(state.ended == LIMIT, ending, state.ended).astype(jnp.int32)
+        return ending.astype(jnp.int32)
 
     def gentler(self) -> "GaussNewton":
         return replace(self, damping=4 * self.damping)
@@ -173,23 +179,42 @@ class GaussNewton:
         return state.ended
 
 
-def _solved(gram: Array, damping: Array, values: Array) -> Array:
-    """(J Λ Jᵀ + s I)⁻¹ values.
+def _step(
+    trainer: GaussNewton, problem: Problem, draw: Draw, state: LMState
+) -> tuple[LMState, Array]:
+    """One step, or none for a member that has ended."""
+    return jax.lax.cond(
+        state.ended == LIMIT,
+        lambda: trainer.further(problem, draw, state),
+        lambda: (state, _objective(problem, draw, state.theta)[1]),
+    )
 
-    On the CPU one member after another: LAPACK's calls for a batch are divided among XLA's threads, and
-    two programs that wait for each other's wait for ever.
+
+def in_turns(f: Callable[..., R]) -> Callable[..., R]:
+    """f of several members by `jax.vmap`, on a processor: one after another.
+
+    Each one's Gram matrix then stays in cache, a member that has ended costs next to nothing, and LAPACK's
+    calls are no batch: XLA would divide it among its threads, and two programs that wait for each other's
+    wait for ever.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    return (_solve_in_turns if on_cpu else _solve)(gram, damping, values)
+
+    def taken(*given: Any) -> R:
+        leaves, form = jax.tree.flatten(given)  # JAX puts marks in their place, no numbers
+        of_leaves = jax.custom_batching.sequential_vmap(
+            lambda *leaves: f(*jax.tree.unflatten(form, leaves))
+        )
+        result: R = of_leaves(*leaves)
+        return result
+
+    return taken
 
 
 def _solve(gram: Array, damping: Array, values: Array) -> Array:
+    """(J Λ Jᵀ + s I)⁻¹ values."""
     damped = gram + damping * jnp.eye(len(gram), dtype=gram.dtype)
-    factor = jax.scipy.linalg.cho_factor(damped, lower=True)
-    return jax.scipy.linalg.cho_solve(factor, values)
-
-
-_solve_in_turns = jax.custom_batching.sequential_vmap(_solve)
+    # LAPACK stores by columns. Transposed, a symmetric matrix stored by rows need not be copied.
+    factor = jax.lax.linalg.cholesky(damped.T, symmetrize_input=False)
+    return jax.scipy.linalg.cho_solve((factor, True), values)
 
 
 def _objective(problem: Problem, draw: Draw, theta: Params) -> tuple[Array, Array]:
