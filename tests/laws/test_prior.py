@@ -1,5 +1,7 @@
 """Learned priors: gradients by finite differences, objectives by brute force, relevance by controls."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -219,6 +221,22 @@ def test_a_search_goes_on_from_what_was_learned():
     assert abs(from_few_s_network.value - whole.value) > 0.1
     with pytest.raises(ValueError, match="those of another network"):
         ntkgp.fit_prior(ntkgp.mlp(2), x[:, :2], y, start=few)
+
+
+def test_a_search_goes_on_with_enough_noise(monkeypatch):
+    """Few rows may ask for next to none, and more of them, which stand twice, rule that out."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(size=(150, 2)), 2, axis=0)
+    y = np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=300)
+    net = ntkgp.mlp(2, b_std=0.5)
+    whole = ntkgp.fit_prior(net, x, y, restarts=0, max_steps=100)
+    noiseless = replace(whole, scales=whole.scales | {"noise_std": 0.003})
+    again = {"start": noiseless, "max_steps": 5}
+    assert ntkgp.fit_prior(net, x, y, **again).value == pytest.approx(whole.value, abs=0.1)
+    given = ntkgp.fit_prior(net, x, y, noise_std=0.01, **again)
+    assert given.noise_std == pytest.approx(0.01)  # what is known is not raised
+    monkeypatch.setattr(Search, "with_enough_noise", lambda _, logs: logs)
+    assert ntkgp.fit_prior(net, x, y, **again).value < whole.value - 3  # the control
 
 
 @pytest.mark.slow

@@ -28,6 +28,8 @@ _FAILED = 1e30
 _FIRST_ROWS = 250
 _FIRST_STEPS = 20
 """How far each start goes, on how many rows, before the best goes on with all."""
+_MORE_NOISE = 3.0
+"""The step in which σ is raised before a search goes on with other rows."""
 
 
 @storable
@@ -144,7 +146,7 @@ def fit_prior(
     search = Search.of(space, law, objective, sample)
     with one_blas_thread(), progress_bar(max_steps, "prior", progress) as bar:
         if start is not None:
-            first = space.logs_of(start.scales)
+            first = search.with_enough_noise(space.logs_of(start.scales))
         else:
             first = search.best_start(rng, restarts) if restarts else space.start
         found = search.descend(first, search.sample, max_steps, bar)
@@ -216,6 +218,32 @@ class Search:
             callback=None if bar is None else lambda _: bar.update(),
             options={"maxiter": max_steps, "maxcor": 20},
         )
+
+    def with_enough_noise(self, logs: NDArray[Any]) -> NDArray[Any]:
+        """The same scales, with σ raised while that makes the rows likelier, if it is learned.
+
+        Few rows may ask for next to no noise, and more of them rule that out, as rows that stand twice do.
+        A search that starts where nothing fits ends with a prior of noise alone.
+        """
+        most = self.space.belief.high[-1]
+        net, _ = self.space.at(logs)
+        kernel = kernel_matrix(net, self.which, self.sample.x)
+
+        def loss(logs: NDArray[Any]) -> float:
+            covariance = kernel + np.diag(np.exp(2 * logs[-1]) / self.sample.weight)
+            try:
+                value, _ = self.objective(covariance, self.sample.y)
+            except NotPositiveDefinite:
+                return _FAILED
+            return self.space.belief.penalty(logs)[0] - value
+
+        best = loss(logs)
+        while True:
+            noisier = np.append(logs[:-1], min(logs[-1] + np.log(_MORE_NOISE), most))
+            found = loss(noisier)
+            if noisier[-1] <= logs[-1] or found >= best:
+                return logs
+            logs, best = noisier, found
 
     def best_start(self, rng: np.random.Generator, restarts: int) -> NDArray[Any]:
         """The best after a few steps on few rows, from where the network is and from draws."""
