@@ -261,6 +261,8 @@ def test_scales_of_columns_are_learned_further_on_more_rows(monkeypatch):
     assert found.log_marginal_likelihood > from_the_start.log_marginal_likelihood - 1.0
     monkeypatch.undo()
     monkeypatch.setattr(preparation, "PRIOR_ROWS", 15)
+    monkeypatch.setattr(preparation, "FURTHER", [preparation.Further(15, 30, 5)])
+    assert preparation.choose(nets, *data, law, 0).rows == 30
     alike = preparation.choose(nets, *data, law, 0, relevance=False)
     assert alike.rows == 15  # the control: few scales need few rows
 

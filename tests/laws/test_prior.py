@@ -10,10 +10,11 @@ from scipy import stats
 import ntkgp
 from helpers import without_kernel
 from ntkgp.kernels.gradients import _block_gradient, kernel_gradient
+from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.kernels.matrices import _block_at_once
 from ntkgp.laws.hyperparameters import PRIORS, Hyperparameters, LogNormal
-from ntkgp.laws.objectives import OBJECTIVES
-from ntkgp.laws.prior import Sample, Search
+from ntkgp.laws.objectives import OBJECTIVES, marginal_likelihood
+from ntkgp.laws.prior import Sample, Search, space_of
 from ntkgp.networks.layers import (
     Abs,
     AvgPool,
@@ -237,6 +238,22 @@ def test_a_search_goes_on_with_enough_noise(monkeypatch):
     assert given.noise_std == pytest.approx(0.01)  # what is known is not raised
     monkeypatch.setattr(Search, "with_enough_noise", lambda _, logs: logs)
     assert ntkgp.fit_prior(net, x, y, **again).value < whole.value - 3  # the control
+
+
+def test_noise_is_raised_past_matrices_that_cannot_be_factorised():
+    def objective(a, y):
+        if a[0, 0] - a[0, 1] < 0.05**2:  # two equal rows
+            raise NotPositiveDefinite
+        return marginal_likelihood(a, y)
+
+    x = np.zeros((2, 2))
+    space = space_of(ntkgp.mlp(2, b_std=0.5).scaled_by([1.0, 1.0]), None, None)
+    search = Search(space, "ntk", objective, Sample.of(space.net, x, x[:, :1], None))
+    for factorised_at_first in (0.003, 0.2):
+        start = np.append(space.start[:-1], np.log(factorised_at_first))
+        raised = np.exp(search.with_enough_noise(start)[-1])
+        assert raised >= 0.05
+    assert raised == pytest.approx(0.2)  # the control: targets of zero ask for no more
 
 
 @pytest.mark.slow

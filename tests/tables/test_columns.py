@@ -12,7 +12,12 @@ from sklearn.preprocessing import OneHotEncoder
 from ntkgp.core.storage import pack, unpack
 from ntkgp.tables.arrow import as_table
 from ntkgp.tables.columns import RARE_SHARE, learned_category, learned_date, learned_number
-from ntkgp.tables.features import TableFeatures, first_word_among_numbers, row_numbers
+from ntkgp.tables.features import (
+    TableFeatures,
+    first_word_among_numbers,
+    require_columns,
+    row_numbers,
+)
 
 
 def test_numbers_are_those_of_scikit_learn_s_imputer():
@@ -119,6 +124,9 @@ def test_columns_that_are_missing_are_named():
     names = ["Town" if name == "town" else name for name in rents().column_names]
     with pytest.raises(ValueError, match="Did you mean 'Town'"):
         features.encode(rents().rename_columns(names))
+    with pytest.raises(ValueError) as error:  # one that is used already is not meant
+        require_columns(["size_1"], ["size_1", "size_2"])
+    assert "Did you mean" not in str(error.value)
 
 
 def test_a_column_of_another_type_is_named_with_its_first_value():

@@ -41,7 +41,7 @@ class Tangent:
     """δ(x) = ∇f(x, θ₀) θ*, with θ* = (body · θ̃^{≤L}, head · θ̃^{L+1}): one JVP (Eq. 10).
 
     With `minus_init`, f(x, θ₀) is subtracted, which the same JVP gives for free (Eq. 29, 30).
-    Training takes no gradient through δ; one of yours, of convolutions in XLA's loops, is slow on a CPU.
+    Training takes no gradient through δ. One that you take is slow on a CPU, for convolutions in loops.
     """
 
     body: float

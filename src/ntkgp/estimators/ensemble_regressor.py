@@ -79,7 +79,8 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
 
     If members train on more than 1,000 rows, the noise is learned and the method has a regulariser, three
     pilots first try whether less noise in training suits rows held out better: those above, or a tenth that
-    is held out from pilots alone.
+    is held out from pilots alone. There are none if `validation_fraction` is 0, or if noise differs from
+    row to row and no rows are held out.
 
     Args:
         method: "ntkgp-param", "ntkgp-fn", "ntkgp-lin", "rp-param", "rp-fn", "deep-ensemble", or
@@ -254,18 +255,26 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
             seen, asked = self._rows_of_pilots(train, held_out)
             if len(asked) >= ENOUGH_ROWS:
                 fit_pilots = partial(fit_members, seen, self._quick(trainer))
-                noise_std = less_noise(fit_pilots, noise_std, x[asked], scaled[asked])
+                relative = self._relative_var(x, weight, asked)
+                noise_std = less_noise(fit_pilots, noise_std, x[asked], scaled[asked], relative)
         self.ensemble_ = fit_members(train, trainer, noise_std=noise_std)
         if self._sets_noise_by(held_out):
             predicted = self._stretched(self.ensemble_.predict(x[held_out]))
-            relative: Any = 1.0 if weight is None else 1 / weight[held_out, None]
-            if self.row_noise_ is not None:
-                relative = relative * self.row_noise_.relative_var(x[held_out])[:, None]
+            relative = self._relative_var(x, weight, held_out)
             if not self._noise.constant:
                 relative = relative * predicted.noise_var / noise_std**2
             found = best_noise_std(predicted, scaled[held_out], noise_std, relative)
             self.noise_std_ = found * self.y_scaler_.std
         return self
+
+    def _relative_var(
+        self, x: NDArray[Any], weight: NDArray[Any] | None, rows: NDArray[Any]
+    ) -> NDArray[Any] | float:
+        """The noise variance of these rows over σ², (rows, 1): by the user's weights and the row noise."""
+        relative: Any = 1.0 if weight is None else 1 / weight[rows, None]
+        if self.row_noise_ is not None:
+            relative = relative * self.row_noise_.relative_var(x[rows])[:, None]
+        return relative
 
     def _check_noise(self, nets: Sequence[Network]) -> None:
         if not self._noise.constant and self.noise_std is not None:
@@ -411,12 +420,14 @@ class EnsembleRegressor(Regressor, EnsembleEstimator):
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Rows that pilots train on, and rows that they are asked about.
 
-        Where members train on all rows, a tenth is held out from pilots alone.
+        Where members train on all rows, a tenth is held out from pilots alone: the last of the order whose
+        first the prior was learned on.
         """
         if len(held_out) or self.validation_fraction is not None or self.row_noise_ is not None:
             return train, held_out
-        places = holdout(len(train), HELD_OUT, np.random.default_rng(self.seed_))
-        return train[places[0]], train[places[1]]
+        order = np.random.default_rng(self.seed_).permutation(len(train))
+        seen, asked = np.split(order, [len(train) - round(HELD_OUT * len(train))])
+        return train[np.sort(seen)], train[np.sort(asked)]
 
     def _quick(self, trainer: Trainer | Sequence[Trainer]) -> Trainer | Sequence[Trainer]:
         """What pilots train by: the user's trainer, or Adam, without Gauss-Newton after it."""

@@ -97,7 +97,8 @@ class EnsembleEstimator(TableEstimator):
 
     def _at_once(self, trainer: Trainer | Sequence[Trainer] | None, residuals: int) -> int | None:
         """How many members train at the same time: Gauss-Newton keeps a Gram matrix of each."""
-        solved = isinstance(trainer, Sequence) and any(isinstance(t, GaussNewton) for t in trainer)
+        trainers = trainer if isinstance(trainer, Sequence) else [trainer]
+        solved = any(isinstance(t, GaussNewton) for t in trainers)
         if self.members_at_once is not None or not solved:
             return self.members_at_once
         return max(1, int(SOLVED_AT_ONCE * (FEW_RESIDUALS / residuals) ** 2))

@@ -241,7 +241,7 @@ class Search:
         while True:
             noisier = np.append(logs[:-1], min(logs[-1] + np.log(_MORE_NOISE), most))
             found = loss(noisier)
-            if noisier[-1] <= logs[-1] or found >= best:
+            if noisier[-1] <= logs[-1] or (found >= best and best < _FAILED):
                 return logs
             logs, best = noisier, found
 

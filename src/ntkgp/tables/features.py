@@ -113,7 +113,7 @@ def require_columns(there: Sequence[str], names: Sequence[str], who: str = "ther
     if missing:
         have = ", ".join(map(repr, there[:20]))
         more = ", …" if len(there) > 20 else ""
-        by_small_letters = {name.lower(): name for name in there}
+        by_small_letters = {name.lower(): name for name in there if name not in names}
         near = get_close_matches(missing[0].lower(), by_small_letters, n=1)
         meant = f" Did you mean {by_small_letters[near[0]]!r}?" if near else ""
         raise ValueError(

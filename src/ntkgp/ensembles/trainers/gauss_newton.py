@@ -199,7 +199,7 @@ def in_turns(f: Callable[..., R]) -> Callable[..., R]:
     """
 
     def taken(*given: Any) -> R:
-        leaves, form = jax.tree.flatten(given)  # JAX puts marks in their place, no numbers
+        leaves, form = jax.tree.flatten(given)  # JAX rebuilds dataclasses with marks, not numbers
         of_leaves = jax.custom_batching.sequential_vmap(
             lambda *leaves: f(*jax.tree.unflatten(form, leaves))
         )
