@@ -124,7 +124,7 @@ def test_columns_that_are_missing_are_named():
     names = ["Town" if name == "town" else name for name in rents().column_names]
     with pytest.raises(ValueError, match="Did you mean 'Town'"):
         features.encode(rents().rename_columns(names))
-    with pytest.raises(ValueError, match="size_2") as error:  # one that is used already is not meant
+    with pytest.raises(ValueError, match="size_2") as error:  # size_1 is used already
         require_columns(["size_1"], ["size_1", "size_2"])
     assert "Did you mean" not in str(error.value)
 
