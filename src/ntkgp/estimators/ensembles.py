@@ -96,7 +96,7 @@ class EnsembleEstimator(TableEstimator):
         return [adam, GaussNewton(max_steps=steps, tolerance=3e-4)]
 
     def _at_once(self, trainer: Trainer | Sequence[Trainer] | None, residuals: int) -> int | None:
-        """How many members train at the same time: Gauss-Newton keeps a Gram matrix of each."""
+        """How many members train at the same time: Gauss-Newton may keep a Gram matrix of each."""
         trainers = trainer if isinstance(trainer, Sequence) else [trainer]
         solved = any(isinstance(t, GaussNewton) for t in trainers)
         if self.members_at_once is not None or not solved:

@@ -18,7 +18,7 @@ from ntkgp.kernels.linalg import NotPositiveDefinite
 from ntkgp.kernels.matrices import Which, kernel_matrix
 from ntkgp.laws.exact import check_targets
 from ntkgp.laws.hyperparameters import PRIORS, Hyperparameters, LogNormal
-from ntkgp.laws.objectives import OBJECTIVES, Objective
+from ntkgp.laws.objectives import OBJECTIVES, Objective, Score
 from ntkgp.laws.table import Law, get_law
 from ntkgp.networks.layered import LayeredNetwork, require_layers
 from ntkgp.networks.protocol import Network
@@ -194,10 +194,9 @@ class Search:
         """-(objective + log prior) and its gradient in the logarithms."""
         self.evaluations += 1
         net, noise_std = self.space.at(logs)
-        covariance = kernel_matrix(net, self.which, sample.x)
-        covariance[np.diag_indices_from(covariance)] += noise_std**2 / sample.weight
         try:
-            value, weight = self.objective(covariance, sample.y)
+            kernel = kernel_matrix(net, self.which, sample.x)
+            value, weight = self.scored(kernel, noise_std, sample)
         except NotPositiveDefinite:
             return _FAILED, np.zeros_like(logs)
         of_net = kernel_gradient(net, self.which, sample.x, weight)
@@ -205,6 +204,10 @@ class Search:
         gradient = self.space.gradient(logs, of_net, of_noise)
         penalty, of_penalty = self.space.belief.penalty(logs)
         return penalty - value, of_penalty - gradient
+
+    def scored(self, kernel: NDArray[Any], noise_std: float, sample: Sample) -> Score:
+        """The objective of observations: a kernel with their noise on its diagonal."""
+        return self.objective(kernel + np.diag(noise_std**2 / sample.weight), sample.y)
 
     def descend(self, start: NDArray[Any], sample: Sample, max_steps: int, bar: Any = None) -> Any:
         belief = self.space.belief
@@ -230,9 +233,8 @@ class Search:
         kernel = kernel_matrix(net, self.which, self.sample.x)
 
         def loss(logs: NDArray[Any]) -> float:
-            covariance = kernel + np.diag(np.exp(2 * logs[-1]) / self.sample.weight)
             try:
-                value, _ = self.objective(covariance, self.sample.y)
+                value, _ = self.scored(kernel, float(np.exp(logs[-1])), self.sample)
             except NotPositiveDefinite:
                 return _FAILED
             return self.space.belief.penalty(logs)[0] - value
